@@ -10,14 +10,14 @@ use imported::{ForeignOrb, ImportTarget, Imported, takes_value};
 
 const MAX_SHOWN: usize = 60 * 4 + 3;
 
-/// Converts a text. The first octet selects the ORB, whether the text is a file or a list of words,
-/// one a line, and the reader of the result.
+/// Converts a text. The first octet selects the ORB, the form of the text (a file, or words on
+/// separate lines), and the reader of the result.
 ///
 /// # Panics
 ///
-/// If the result is not TOML, or no configuration of a program, if a message names a line that the
-/// text does not have, or if a message has no reason or shows more of an option than 240 bytes and
-/// an ellipsis.
+/// If the result is not TOML or not the configuration of a program, if a message names a line that
+/// the text does not have, or if a message has no reason or shows more of an option than 240 bytes
+/// and an ellipsis.
 pub fn orb_options(input: &[u8]) {
     let Some((settings, text)) = input.split_first() else { return };
     let orb = match settings % 3 {

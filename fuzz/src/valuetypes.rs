@@ -78,7 +78,8 @@ fn check<T>(
     // A decoded string may contain NUL, which cannot be encoded.
     let Some(written) = writing(&value) else { return };
     let again = reading(&written);
-    // The encoded values may have another order and therefore a deeper nesting, beyond the limit.
+    // The encoded values may have another order and therefore a deeper nesting, so the second
+    // reading may exceed the limit.
     if let Some(again) = again {
         assert_eq!(writing(&again), Some(written), "a value that was decoded again is encoded to the same bytes");
     }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     /// A program that is starting could have a copy of the socket with which `free_port` tried the
-    /// port.
+    /// port, so that the port would still be in use.
     #[test]
     fn free_port_can_be_bound_while_programs_are_started() {
         thread::scope(|scope| {

@@ -142,7 +142,7 @@ impl Run<'_> {
                 command.arg(format!("corbaloc:iiop:1.2@127.0.0.1:{}/Interop", ports.server))
             }
         };
-        // A later option overrides an earlier option.
+        // A later option overrides an earlier option, so the options of interop/skips come last.
         command.arg("--shutdown").args(self.extra.client).args(options);
         let finished = process::run(command, "client", files, LIFE)?;
         let report = Report::parse(&finished.output)

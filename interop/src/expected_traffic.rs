@@ -95,7 +95,7 @@ impl ExpectedTraffic {
 }
 
 fn spoken(caller: Orb, own: u8, published: u8) -> u8 {
-    // JacORB's client uses the version of the reference.
+    // JacORB's client uses the version of the reference, even if its own version is lower.
     if caller == Orb::JacOrb { published } else { published.min(own) }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::peers;
 
-/// A running name server of JacORB. The drop ends it.
+/// A running name server of JacORB, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct JacorbNames {
     child: Child,

@@ -64,7 +64,7 @@ impl Variant {
     pub const CORBALOC: Self = Self { name: "corbaloc", ..Self::GIOP_1_2 };
     /// GIOP 1.2; ISO 8859-1 in narrow characters and strings, and as Corelane's native code set.
     pub const LATIN1: Self = Self { name: "latin1", characters: Characters::Latin1, ..Self::GIOP_1_2 };
-    /// GIOP 1.2, with ISO 8859-1 in narrow strings. Corelane's native code set is another one.
+    /// GIOP 1.2, with ISO 8859-1 in narrow strings. Corelane's native code set is not ISO 8859-1.
     pub const LATIN1_STRINGS: Self =
         Self { name: "latin1-strings", characters: Characters::Latin1Strings, ..Self::GIOP_1_2 };
     /// GIOP 1.2, with GlassFish's default limit of the message size.
@@ -312,7 +312,8 @@ fn java_of_jacorb() -> Command {
 
 fn java() -> Command {
     let mut command = Command::new("java");
-    // The programs spend most of their time in the start of the virtual machine.
+    // The programs spend most of their time in the start of the virtual machine, which these
+    // options shorten.
     command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
     command
 }

@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum size in bytes of an answer.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// The options of Chromium. Without a sandbox because tests may run as root; the others keep it
-/// from the network and from asking questions.
+/// The options of Chromium. It runs without a sandbox, because tests may run as root. The other
+/// options keep it from the network and from questions to the user.
 const OPTIONS: &[&str] = &[
     "--headless",
     "--no-sandbox",
@@ -29,11 +29,11 @@ const OPTIONS: &[&str] = &[
     "--disable-sync",
 ];
 
-/// A browser with one page. Its drop ends the browser.
+/// A browser with one page, which ends when the value is dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: Child,
-    /// Kept open, because chromedriver may write more.
+    /// Kept open, because chromedriver may still write to it.
     _output: BufReader<ChildStdout>,
     port: u16,
     session: String,
@@ -84,7 +84,7 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Returns what the page has written to the console since the last call: also exceptions,
+    /// Returns what the page has written to the console since the last call, including exceptions,
     /// failed requests, and breaches of its security policy.
     ///
     /// # Errors

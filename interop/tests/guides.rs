@@ -32,7 +32,7 @@ impl Server {
     /// Starts a server that prints its reference in its first line.
     fn start(mut command: Command) -> Self {
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
-        // The drop of the value ends the child, also after a failed assertion.
+        // The drop of the value ends the child, even after a failed assertion.
         let mut server = Server { child, reference: String::new() };
         let mut line = String::new();
         BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();

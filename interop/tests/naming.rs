@@ -43,7 +43,7 @@ impl OmniNames {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omninames").join(test);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        // omniNames cannot report its port.
+        // omniNames cannot report its port, so the test chooses a free port.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("omniNames");
         command.args(["-start", &port.to_string(), "-logdir"]).arg(&folder);
@@ -104,7 +104,7 @@ fn nameclt(service: &str, words: &[&str]) -> String {
 #[test]
 fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     let ours = Ours::start();
-    // A corbaloc URL without a version means GIOP 1.0.
+    // A corbaloc URL without a version means GIOP 1.0, so the test uses both versions.
     for (number, service) in [url(ours.port), url(ours.port).replace("1.2@", "")].iter().enumerate() {
         let path = |rest: &str| format!("top{number}{rest}");
         let run = |words: &[&str]| nameclt(service, words);
@@ -144,7 +144,7 @@ fn every_operation_of_nameclt_works_on_corelanes_name_server() {
     assert_eq!(nameclt(&url(ours.port), &["list", "many"]).lines().count(), 300);
 }
 
-/// An object that is no context. omniNames asks each object in the middle of a name if it is a
+/// An object that is not a context. omniNames asks each object in the middle of a name if it is a
 /// context, so this object must exist.
 struct Plain;
 

@@ -89,7 +89,7 @@ fn own() -> Vec<(String, String)> {
     let mut files: Vec<PathBuf> = accepted.chain([here.join("tests/idl/lints.idl")]).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "idl"));
     files.sort();
-    let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
+    let options = CompileOptions { is_idl_4_enabled: true, ..CompileOptions::default() };
     let made = files.iter().map(|file| {
         let mut compilation = Compilation::from_text(file, fs::read(file).unwrap(), &options, &DiskFiles);
         assert!(compilation.is_accepted(), "{}", file.display());

@@ -26,7 +26,7 @@ use corelane_sys::bpf::AttachMode;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::process as own_process;
 
-/// The default mapping gives `LOW` and `HIGH` the native priorities 2 and 50.
+// The default mapping gives `LOW` and `HIGH` the native priorities 2 and 50.
 const LOW: i16 = 335;
 const HIGH: i16 = 16384;
 const THREADS: u32 = 12;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::{Dispatch, Octets, Orb, OrbBuilder, PoolConfig, SystemException, Transports};
-use corelane_net::{Peer, SharedMemory, ShutdownMode, Stream, Tcp, Transport, Unix, Wait};
+use corelane_net::{
+    Peer, SharedMemoryTransport, ShutdownDirection, Stream, TcpTransport, Transport, UnixTransport, WaitLimit,
+};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::EVERY_DISPATCH;
 use corelane_tests::stream_wrapper::wrap_streams;
@@ -62,14 +64,15 @@ impl fmt::Debug for Noted {
 }
 
 impl Stream for Noted {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         let count = self.inner.recv(buffer, wait)?;
         self.log.0.lock().received.push(place(&buffer[..count]));
         Ok(count)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
-        // The log is locked during the send, because the peer may get the bytes before they are recorded.
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
+        // The log is locked during the send, because the peer may get the bytes before they are
+        // recorded.
         let mut log = self.log.0.lock();
         let count = self.inner.send_vectored(slices, wait)?;
         let mut left = count;
@@ -97,8 +100,8 @@ impl Stream for Noted {
         self.inner.set_coarse_timeouts(receive, send)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.inner.shutdown(half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.inner.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {
@@ -154,9 +157,9 @@ fn noted(transport: Arc<dyn Transport>) -> (OrbBuilder, Log) {
 fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
     let transport = || -> Arc<dyn Transport> {
         match carrier {
-            "tcp" => Arc::new(Tcp::new()),
-            "unix" => Arc::new(Unix),
-            _ => Arc::new(SharedMemory::default()),
+            "tcp" => Arc::new(TcpTransport::new()),
+            "unix" => Arc::new(UnixTransport),
+            _ => Arc::new(SharedMemoryTransport::default()),
         }
     };
     let path = std::env::temp_dir().join(format!("corelane-borrowed-{}-{carrier}-{dispatch:?}", std::process::id()));

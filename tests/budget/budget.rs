@@ -6,7 +6,7 @@ use corelane::rt::{
     TaskBinding, ThreadpoolConfig, ThreadpoolId,
 };
 use corelane::{CallPolicies, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SpinPolicy, Timeout, Transports};
-use corelane_net::SharedMemory;
+use corelane_net::SharedMemoryTransport;
 use corelane_sys::counters;
 use corelane_tests::real_time::{fifo_orb, require_fifo};
 use corelane_tests::{Counts, Probe, ProbeRef, Server, Small, TestProbe, serve_with};
@@ -82,7 +82,8 @@ fn count(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let server_locks = (after.locks - before.locks) * 1000 / (CALLS + 1);
     let client =
         [client.syscalls, client.allocations, client.lane_locks, client.orb_locks, client.handoffs, client.futex_calls];
-    // Between the two snapshots the server has run all calls and two halves of `cost_so_far`.
+    // The server takes each snapshot inside `cost_so_far`. Between the snapshots it ends one such
+    // call and begins another, so it runs CALLS + 1 calls in all.
     Cost {
         client: client.map(|all| all * 1000 / CALLS),
         server: server.map(|all| all * 1000 / (CALLS + 1)),
@@ -221,7 +222,7 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
     // With `max_spin` 0, threads do not poll the rings before they sleep.
-    for rings in [SharedMemory::default(), SharedMemory::default().max_spin(Duration::ZERO)] {
+    for rings in [SharedMemoryTransport::default(), SharedMemoryTransport::default().max_spin(Duration::ZERO)] {
         let transports = || Transports::new(vec![Arc::new(rings.clone())]);
         for dispatch in [Dispatch::LeaderFollowers { threads: 1 }, Dispatch::ThreadPerConnection { max_threads: 16 }] {
             let server = listening("shm", dispatch).transports(transports());
@@ -246,11 +247,13 @@ fn assert_waits(cost: &Cost, dispatch: Dispatch, what: &str) {
     assert_eq!(server[1..5], [0, 0, 0, 0], "{what}: allocations, lane locks, ORB locks, hand-offs of the server");
     let [ring, wait] = [1000, 1000];
     // A late wake-up may end the next wait of a thread too early, so that the thread waits again.
+    // The bounds permit 50 such waits in 1000 calls.
     let stray = 50;
     let tidied = 1000 / 64 + 1;
     let [most_of_server, locks] = match dispatch {
         Dispatch::ThreadPerConnection { .. } => {
-            // A thread that sleeps on a ring for the first time asks the kernel for its priority.
+            // A thread that sleeps on a ring for the first time asks the kernel for its priority,
+            // with one system call.
             let once = 1000 / CALLS;
             assert!(client[0] <= once && server[0] <= once, "{what}: {} and {} system calls", client[0], server[0]);
             assert!(client[5] <= ring + wait + stray, "{what}: {} futex calls of the client", client[5]);
@@ -324,7 +327,7 @@ fn numbers_in_the_other_byte_order_cost_the_server_no_more() {
     };
     let mut cost = measure();
     // The kernel sometimes delivers a request of 4 KiB in two pieces, which costs another wait and
-    // another read.
+    // another read. The measurement is then repeated.
     for _ in 1..TRIES {
         if !(3001..4000).contains(&cost[SYSTEM_CALLS]) {
             break;

@@ -108,15 +108,15 @@ fn reactive_dispatch_allocates_nothing_and_hands_nothing_over() {
     let server = orb();
     let channel = EventChannel::builder().serve(&server).unwrap();
     let first = connect(&server, channel.reference());
-    // An event with a payload is copied once, into memory of the event before, and the consumer
-    // gets this copy.
+    // The channel copies the payload of an event once, into memory of the previous event, and
+    // passes this copy to the consumer.
     for octets in [0, 64] {
         let cost = supplier_cost(&channel, &event(octets));
         assert_eq!(cost.allocations, 0, "{octets} octets");
         assert_one_lock_per_event(&cost);
     }
-    // So do the first and the last of several consumers. The others get a further copy, because
-    // their event has another time.
+    // With several consumers, the first and the last consumer share the copy of the channel. Each
+    // other consumer needs a further copy, because its event has another time.
     let second = connect(&server, channel.reference());
     for octets in [0, 64] {
         let cost = supplier_cost(&channel, &event(octets));
@@ -142,8 +142,8 @@ fn lanes_allocate_nothing_and_hand_an_event_over_once() {
         let cost = push(&channel, &supplier, &event(octets), EVENTS);
         assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, EVENTS], "{octets} octets");
         assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, EVENTS, 0]);
-        // The thread of the lane takes the channel's lock when it wakes, and after the call. It hands
-        // nothing over.
+        // The thread of the lane takes the channel's lock when it wakes, and after the call. It
+        // hands nothing over.
         assert_eq!((counts(), load(&consumer.locks) - locks), (before, 2 * EVENTS));
     }
     assert_eq!(consumer.events.load(Ordering::Acquire), 2 * (EVENTS + 50));
@@ -169,10 +169,10 @@ fn events_for_other_processes_are_sent_by_their_supplier_without_a_hand_off() {
     for octets in [0, 16] {
         push(&channel, &supplier, &event(octets), 50);
         let cost = push(&channel, &supplier, &event(octets), EVENTS);
-        // The payload is copied once into the channel, into memory of the event before.
+        // The channel copies the payload once, into memory of the previous event.
         assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, 0]);
-        // The channel's lock, and that of the connection to each consumer, which no other thread
-        // uses. Each consumer's message is one call of the kernel.
+        // An event takes the lock of the channel and the lock of the connection to each consumer,
+        // which no other thread uses. The message to each consumer is one system call.
         assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, 3 * EVENTS, 2 * EVENTS]);
         assert_eq!(cost.futex_calls, 0);
     }

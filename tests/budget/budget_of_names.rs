@@ -41,7 +41,7 @@ fn resolve_allocates_nothing_and_takes_no_lock_of_the_service() {
         let others = counters::process_snapshot() - all - own;
         assert!(own.allocations > 0, "allocations are counted");
         assert!(others.allocations <= BESIDES, "{} allocations, {} components", others.allocations, name.len());
-        // The ORB's pool takes one lock for each call.
+        // The ORB's pool takes one lock for each call, which is not a lock of the name server.
         let locks = others.locks.saturating_sub(CALLS);
         assert!(locks <= CALLS / 10, "{locks} further locks, {} components", name.len());
     }

@@ -22,7 +22,7 @@ fn ten_thousand_idle_connections_are_held() {
     assert!(most >= wanted + 1000, "the limit of open descriptors is {most}: this test needs 11,000 (ulimit -n)");
     let Endpoint::Tcp { port, .. } = server.orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
     let before = resident();
-    // A second process, because the limit of descriptors applies to each process.
+    // The peers are in a second process, because the limit of descriptors applies to each process.
     let mut peer = Command::new(env!("CARGO_BIN_EXE_idle-peer"))
         .args([port.to_string(), wanted.to_string()])
         .stdin(Stdio::piped())

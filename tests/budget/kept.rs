@@ -138,7 +138,7 @@ fn kept_octets_stay_at_their_address_with_their_content() {
         }
         let allocated = *server.hoard.allocated.lock();
         assert!(allocated < 4096, "{what}: keeping {} octets allocated {allocated}", sizes.iter().sum::<usize>());
-        // Memory of fragments may be twice their size.
+        // Octets that arrive in fragments may take twice their size in memory.
         let total: usize = sizes.iter().sum();
         assert!((total..3 * total).contains(&server.orb.kept_memory()), "{what}: {}", server.orb.kept_memory());
         assert!(store.give().unwrap() == kept[0][..], "{what}");

@@ -10,7 +10,7 @@ use corelane::{
     ConnectionPoolExhaustedAction, Dispatch, LendableNumbers, LendableOctets, Octets, Orb, OrbBuilder, PoolConfig,
     SystemException, SystemExceptionKind as Kind, Transports, minor,
 };
-use corelane_net::{Endpoint, SharedMemory, Tcp, Transport, Wait};
+use corelane_net::{Endpoint, SharedMemoryTransport, TcpTransport, Transport, WaitLimit};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::sealed::SealedFile;
 use corelane_tests::EVERY_DISPATCH;
@@ -30,11 +30,11 @@ fn lendable(length: usize, number: usize) -> Octets {
 }
 
 fn is_lent(octets: &[u8]) -> bool {
-    SealedFile::of(octets).is_some()
+    SealedFile::containing(octets).is_some()
 }
 
 struct Lender {
-    /// Addresses of the arguments.
+    /// The address of each argument, and true if it is the start of a page.
     places: Mutex<Vec<(usize, bool)>>,
     kept: Mutex<Vec<Octets>>,
     keeps: bool,
@@ -74,7 +74,8 @@ impl Store for Servant {
 
     fn add(&self, v: &[i32]) -> Result<u32, SystemException> {
         let at = v.as_ptr().addr();
-        // A copy is behind the beginning of its message, and so not at the start of a page.
+        // A copy stands behind the beginning of its message, so it does not begin at the start of a
+        // page.
         self.0.places.lock().push((at, at.is_multiple_of(4096)));
         Ok(v.iter().fold(0, |sum, number| sum.wrapping_add(number.cast_unsigned())))
     }
@@ -101,13 +102,19 @@ struct Scene {
     path: PathBuf,
 }
 
-fn scene(server: OrbBuilder, client: OrbBuilder, transports: [SharedMemory; 2], is_shared: bool, keeps: bool) -> Scene {
+fn scene(
+    server: OrbBuilder,
+    client: OrbBuilder,
+    transports: [SharedMemoryTransport; 2],
+    is_shared: bool,
+    keeps: bool,
+) -> Scene {
     static SCENES: AtomicUsize = AtomicUsize::new(0);
     let number = SCENES.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("corelane-lent-{}-{number}", std::process::id()));
     let address = if is_shared { format!("shm:{}", path.display()) } else { "tcp:127.0.0.1:0".to_owned() };
     let [servers, clients] = transports.map(|memory| -> Transports {
-        Transports::new(vec![Arc::new(memory) as Arc<dyn Transport>, Arc::new(Tcp::new())])
+        Transports::new(vec![Arc::new(memory) as Arc<dyn Transport>, Arc::new(TcpTransport::new())])
     });
     let server = server.transports(servers).listen(address).build().unwrap();
     let lender = Lender::new(keeps);
@@ -124,7 +131,8 @@ impl Scene {
         scene(server, Orb::builder(), Default::default(), true, false)
     }
 
-    /// Calls until the connection's sides have the channel, before which they copy.
+    /// Calls until both sides of the connection have opened the channel for lent memory. Until then
+    /// the octets are copied.
     fn wait_for_lending(&self, octets: &Octets) {
         wait_until(|| {
             assert_eq!(self.store.keep(octets).unwrap(), sum(octets));
@@ -148,7 +156,8 @@ fn nothing_is_copied(dispatch: Dispatch) {
     }
     // Each of the pool's threads may still have the message of an earlier call.
     assert!(places.len() <= 8, "{dispatch:?}: the memory was mapped {} times", places.len());
-    // Other parts, and sequences that are too short, are copied.
+    // The ORB copies a part that does not begin at the start of a page, and a sequence that is too
+    // short.
     for part in [1..octets.len(), 0..16 * 1024 - 1] {
         assert_eq!(scene.store.keep(&octets[part.clone()]).unwrap(), sum(&octets[part]));
         assert!(!scene.lender.last_place().1);
@@ -187,7 +196,8 @@ fn sequences_of_numbers_are_lent() {
     assert!(!scene.lender.last_place().1);
 }
 
-/// The client has nothing to lend, so it opens the channel because the server wants it.
+/// The client has nothing to lend. It opens the channel only because the server can lend its
+/// results.
 #[test]
 fn results_alone_are_lent_too() {
     let scene = Scene::with_dispatch(Dispatch::Reactive);
@@ -200,7 +210,7 @@ fn results_alone_are_lent_too() {
 
 #[test]
 fn more_files_than_the_sides_keep_are_lent_in_turn() {
-    let small = || [(); 2].map(|()| SharedMemory::default().max_lent_memory(4 * MIB));
+    let small = || [(); 2].map(|()| SharedMemoryTransport::default().max_lent_memory(4 * MIB));
     let scene = scene(Orb::builder(), Orb::builder(), small(), true, false);
     let all: Vec<Octets> = (0..20).map(|number| lendable(if number % 5 == 0 { MIB } else { 50_000 }, number)).collect();
     scene.wait_for_lending(&all[0]);
@@ -238,8 +248,8 @@ fn calls_on_a_multiplexed_connection_lend() {
 
 #[test]
 fn peers_that_do_not_take_lent_memory_get_copies() {
-    let none = || SharedMemory::default().max_lent_memory(0);
-    let some = SharedMemory::default;
+    let none = || SharedMemoryTransport::default().max_lent_memory(0);
+    let some = SharedMemoryTransport::default;
     for (transports, is_shared) in [([none(), some()], true), ([some(), none()], true), ([some(), some()], false)] {
         let scene = scene(Orb::builder(), Orb::builder(), transports, is_shared, false);
         let octets = lendable(100_000, 1);
@@ -303,12 +313,13 @@ fn forged_references_end_their_connection_only() {
             short.truncate(20);
             short
         }] {
-            let attacker = SharedMemory::default().connect(&Endpoint::shared_memory(scene.path.clone()), None).unwrap();
-            assert_eq!(attacker.send(&message, Wait::Block).unwrap(), message.len());
+            let attacker =
+                SharedMemoryTransport::default().connect(&Endpoint::shared_memory(scene.path.clone()), None).unwrap();
+            assert_eq!(attacker.send(&message, WaitLimit::Block).unwrap(), message.len());
             let mut received = Vec::new();
             let mut buffer = [0; 4096];
             let end = loop {
-                match attacker.recv(&mut buffer, Wait::Block) {
+                match attacker.recv(&mut buffer, WaitLimit::Block) {
                     Ok(0) => break Ok(()),
                     Ok(count) => received.extend_from_slice(&buffer[..count]),
                     Err(error) => break Err(error),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use corelane::{CallPolicies, Endpoint, Orb, RebindMode, SystemExceptionKind as Kind};
-use corelane_net::{ConnectionProperties, Listener, Stream, Tcp, Transport, Transports};
+use corelane_net::{ConnectionProperties, Listener, Stream, TcpTransport, Transport, Transports};
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket::{self, Address, SocketOptions};
@@ -46,11 +46,11 @@ impl Dead {
 }
 
 #[derive(Clone, Debug)]
-struct Counting(Arc<(Tcp, Mutex<HashMap<u16, usize>>)>);
+struct Counting(Arc<(TcpTransport, Mutex<HashMap<u16, usize>>)>);
 
 impl Counting {
     fn new() -> Self {
-        Counting(Arc::new((Tcp::new(), Mutex::new("attempts", LockScope::Orb, HashMap::new()))))
+        Counting(Arc::new((TcpTransport::new(), Mutex::new("attempts", LockScope::Orb, HashMap::new()))))
     }
 
     fn attempts(&self, address: SocketAddr) -> usize {
@@ -193,7 +193,7 @@ fn the_profile_that_answered_last_is_tried_first() {
         stream.write_all(&message(CLOSE_CONNECTION, false, &[]))?;
         Err(io::ErrorKind::ConnectionAborted.into())
     });
-    // No other socket gets the port, because no other test uses this address.
+    // The port `shut` stays closed, because no other test uses this address.
     let (third, shut) = (live(), std::net::TcpListener::bind("127.0.0.6:0").unwrap().local_addr().unwrap());
     let (orb, counting) = client(PATIENT);
     let probe = reference(&orb, &[shut, second.address, third.address]);
@@ -218,7 +218,8 @@ fn call_to_dead_addresses_ends_at_its_deadline() {
     let timeout = Some(corelane::Timeout::Precise(Duration::from_millis(700)));
     let (orb, counting) = client(CallPolicies { timeout, ..CallPolicies::NONE });
     let probe = reference(&orb, &[dead.address, dead.address]);
-    // If the machine pauses, the deadline may pass before the first attempt.
+    // If the machine pauses, the deadline may pass before the first attempt, so the call is
+    // repeated.
     while counting.attempts(dead.address) == 0 {
         let exception = probe.cube_long(3).unwrap_err();
         assert!(matches!(exception.kind(), Kind::Timeout | Kind::Transient), "{exception}");

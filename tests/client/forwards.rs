@@ -118,7 +118,8 @@ fn object_that_returns_is_found_at_its_original_server() {
     assert_eq!(servers[0].asked(), 3);
 }
 
-/// `non_existent` asks the original server first, because the object may have returned to it.
+/// `non_existent` asks the original server first, because the object may have returned to this
+/// server.
 #[test]
 fn non_existent_is_answered_by_the_original_server() {
     let servers = chain(2, Dispatch::LeaderFollowers { threads: 2 });

@@ -110,7 +110,8 @@ fn interceptors_see_every_request_before_and_after_it() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(pair.probe.noted().unwrap(), 1);
-    let sent = ["cube_long Returned", "refuse UserException", "refuse NoPermission", "note OnewaySent", "noted Returned"];
+    let sent =
+        ["cube_long Returned", "refuse UserException", "refuse NoPermission", "note OnewaySent", "noted Returned"];
     let expected = sent.map(|line| {
         let (operation, _) = line.split_once(' ').unwrap();
         [format!("client send {operation}"), format!("client reply {line}")]
@@ -195,7 +196,7 @@ fn attempt_without_a_reply_is_reported_as_failed() {
     // Connects first, so that the time-out does not include the time to connect.
     pair.probe.set_level(0).unwrap();
     pair.client.take();
-    // A call whose deadline passes before its request is sent is repeated.
+    // If the deadline passes before the request is sent, the test repeats the call.
     loop {
         let late = impatient.wait_for_level(1).unwrap_err();
         assert_eq!(late.kind(), Kind::Timeout);

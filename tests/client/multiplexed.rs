@@ -76,7 +76,7 @@ fn deferred_call_ends_at_its_deadline_and_its_connection_remains() {
         })
     };
     wait(0, Timeout::Never).unwrap().reply().unwrap();
-    // A call whose deadline passes before its request is sent does not count.
+    // If the deadline passes before the request is sent, the test repeats the call.
     let mut sent = std::iter::repeat_with(|| wait(2, Timeout::Precise(Duration::from_millis(300))));
     let mut late = sent.find_map(Result::ok).unwrap();
     let mut in_time = wait(1, Timeout::Never).unwrap();

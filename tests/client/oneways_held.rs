@@ -18,8 +18,8 @@ fn held(batch: OnewayBatch) -> (Server, Orb, ProbeRef) {
     (server, orb, probe)
 }
 
-/// Returns the number of oneways that have run. Another ORB asks for it, so that the call does not
-/// flush the batch.
+/// Returns the number of oneways that have run. Another ORB asks for the number, so that the call
+/// does not flush the batch.
 fn noted(server: &Server) -> i32 {
     let (_orb, probe) = corelane_tests::client(&server.ior);
     probe.noted().unwrap()
@@ -53,7 +53,8 @@ fn batch_is_flushed_at_its_size_limit() {
     for _ in 0..1000 {
         probe.note(1).unwrap();
     }
-    // A batch has at most 999 bytes, and a message at least 60.
+    // A batch has at most 999 bytes, and a message at least 60. So at most 1000 / 60 oneways still
+    // wait.
     noted_in_the_end(&server, 1000 - 1000 / 60);
 }
 

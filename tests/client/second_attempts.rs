@@ -94,7 +94,8 @@ fn retries_of_transient_pause_and_end_with_the_time_out_of_the_call() {
     let (_orb, probe) = client(&server);
     let timeout = Some(Duration::from_secs(1).into());
     let patient = probe.with_policies(CallPolicies { max_transient_retries: Some(255), timeout, ..CallPolicies::NONE });
-    // If the machine pauses, the deadline may pass before the second attempt.
+    // If the machine pauses, the deadline may pass before the second attempt, so the call is
+    // repeated.
     while requests.load(Ordering::SeqCst) < 2 {
         requests.store(0, Ordering::SeqCst);
         let refused = patient.cube_long(3).unwrap_err();

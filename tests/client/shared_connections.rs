@@ -192,7 +192,7 @@ fn deadline_in_mid_message_does_not_affect_other_calls() {
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(500))), ..CallPolicies::NONE };
     let hasty = played.object.with_policies(policies);
     let send = || hasty.send_deferred("mirror", |encoder| encoder.write_octet_sequence_copied(&vec![7; LARGE]));
-    // A call whose deadline passes before its first byte is sent does not count.
+    // If the deadline passes before the first byte is sent, the test repeats the call.
     let mut failed = std::iter::repeat_with(|| send().map(drop).unwrap_err());
     let late = failed.find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe).unwrap();
     assert_eq!((late.kind(), late.completed()), (Kind::Timeout, Completion::Maybe), "{late}");
@@ -246,7 +246,7 @@ fn no_reconnect_raises_rebind_after_the_connection_closed() {
         assert_eq!((rebind.kind(), rebind.completed()), (Kind::Rebind, Completion::No));
         let deferred = object.send_deferred("cube_octet", |_| Ok(())).unwrap_err();
         assert_eq!(deferred.kind(), Kind::Rebind);
-        // An explicit binding may connect again.
+        // An explicit binding may connect again, which an ordinary call may not.
         let server = scope.spawn(|| {
             let mut stream = played.accept();
             let (kind, id, _) = receive(&mut stream);
@@ -295,7 +295,7 @@ fn late_reply_is_not_taken_for_the_reply_to_a_later_call() {
     let played = play();
     let policies = CallPolicies { timeout: Some(Timeout::Precise(Duration::from_millis(300))), ..CallPolicies::NONE };
     let hasty = played.object.with_policies(policies);
-    // A call whose deadline passes before its request is sent does not count.
+    // If the deadline passes before the request is sent, the test repeats the call.
     let late = std::iter::repeat_with(|| try_post(&hasty)).find_map(Result::ok).unwrap();
     let mut stream = played.accept();
     let late_id = request(&mut stream);
@@ -371,7 +371,7 @@ fn forward_is_followed_to_the_profile_with_the_bound_policies() {
 fn no_rebind_raises_rebind_when_the_matching_profile_does_not_answer() {
     let played = play();
     let (other, moved) = elsewhere();
-    // No other socket gets the port, because no other test uses this address.
+    // The port `silent` stays closed, because no other test uses this address.
     let silent = TcpListener::bind("127.0.0.7:0").unwrap().local_addr().unwrap().port();
     let gone = other.string_to_object(&format!("corbaloc::1.2@127.0.0.7:{silent}/x")).unwrap().unwrap();
     let target = joined(&other, &[&gone, &moved]);

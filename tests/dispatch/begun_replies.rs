@@ -12,7 +12,7 @@ use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtConfig, RtPolicies,
 use corelane::{
     Dispatch, Endpoint, ObjectRef, Octets, Orb, PoolConfig, Servant, ServerCall, Skeleton, SystemException,
 };
-use corelane_net::{SharedMemory, Stream, Transport, Wait};
+use corelane_net::{SharedMemoryTransport, Stream, Transport, WaitLimit};
 use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::raw::request;
@@ -34,14 +34,14 @@ impl Line {
     fn send(&mut self, octets: &[u8]) {
         match self {
             Line::Tcp(stream) => stream.write_all(octets).unwrap(),
-            Line::Shared(stream) => assert_eq!(stream.send(octets, Wait::Block).unwrap(), octets.len()),
+            Line::Shared(stream) => assert_eq!(stream.send(octets, WaitLimit::Block).unwrap(), octets.len()),
         }
     }
 
     fn receive(&mut self, octets: &mut [u8]) -> usize {
         match self {
             Line::Tcp(stream) => stream.read(octets).unwrap(),
-            Line::Shared(stream) => stream.recv(octets, Wait::Block).unwrap(),
+            Line::Shared(stream) => stream.recv(octets, WaitLimit::Block).unwrap(),
         }
     }
 
@@ -51,7 +51,7 @@ impl Line {
                 stream.set_nonblocking(true)?;
                 stream.read(octets)
             }
-            Line::Shared(stream) => stream.recv(octets, Wait::Now),
+            Line::Shared(stream) => stream.recv(octets, WaitLimit::Now),
         }
     }
 }
@@ -177,7 +177,7 @@ impl Server {
 
     fn connect(&self) -> Line {
         if let Endpoint::SharedMemory { .. } = &self.orb.endpoints()[0] {
-            return Line::Shared(SharedMemory::default().connect(&self.orb.endpoints()[0], None).unwrap());
+            return Line::Shared(SharedMemoryTransport::default().connect(&self.orb.endpoints()[0], None).unwrap());
         }
         let port =
             self.object.ior().profiles.iter().find_map(|profile| match profile.parse().ok()?.endpoints().first()? {

@@ -143,7 +143,8 @@ fn second_shutdown_does_not_cut_the_first_short() {
             }
             let ends = [(); 2].map(|()| scope.spawn(|| server.orb.shutdown(true)));
             std::thread::sleep(4 * closing_time);
-            // On a loaded machine both shutdowns may begin later.
+            // On a loaded machine both shutdowns may begin later, so calls are repeated until one
+            // fails.
             let patient = probe.with_timeout(Duration::from_secs(60));
             let late = std::iter::repeat_with(|| patient.cube_octet(1)).find_map(Result::err).unwrap();
             assert!(!matches!(late.kind(), Kind::Timeout | Kind::CommFailure), "{dispatch:?}: {late}");

@@ -55,7 +55,8 @@ fn timeout_in_a_cycle_of_waiting_servers_names_a_waiting_thread() {
     *second.to.lock() = other.string_to_object(&first_reference).unwrap();
     let client = Orb::new().unwrap();
     let object = client.string_to_object(&first_reference).unwrap().unwrap();
-    // If the machine pauses, a deadline may pass before both servers wait.
+    // If the machine pauses, a deadline may pass before both servers wait, so the test makes up to
+    // five calls.
     let mut all = Vec::new();
     for _ in 0..5 {
         seen.lock().clear();

@@ -1,5 +1,5 @@
-//! Threads of lanes that poll connections in shared memory: they poll no connection while they read
-//! or run a request, and requests reach other threads meanwhile.
+//! Threads of lanes that poll connections in shared memory. They poll no connection while they read
+//! or run a request, and other threads get the requests that arrive in this time.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,7 +17,9 @@ use corelane::{
     CallPolicies, ConnectionPoolExhaustedAction, Dispatch, ObjectRef, Orb, OrbBuilder, PoolConfig, Servant, ServerCall,
     Skeleton, SpinPolicy, SyncScope, SystemException, Transports,
 };
-use corelane_net::{Peer, PolledInput, SharedMemory, ShutdownMode, SpinWait, Stream, Wait, spinning_thread_count};
+use corelane_net::{
+    Peer, PolledInput, SharedMemoryTransport, ShutdownDirection, SpinWait, Stream, WaitLimit, spinning_thread_count,
+};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{self, CpuSet};
 use corelane_tests::real_time::require_fifo;
@@ -66,7 +68,7 @@ thread_local! {
     static POLLED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The use of the interface for polling by the threads of a server.
+/// Records how the threads of a server use the interface for polling.
 struct Log {
     faults: Mutex<BTreeSet<&'static str>>,
     polls: AtomicU64,
@@ -90,7 +92,7 @@ impl Log {
     /// Returns shared memory whose accepted streams write this log.
     fn transports(self: &Arc<Self>) -> Transports {
         let log = Arc::clone(self);
-        let logged = wrap_streams(Arc::new(SharedMemory::default()), move |inner, connected_to| {
+        let logged = wrap_streams(Arc::new(SharedMemoryTransport::default()), move |inner, connected_to| {
             if connected_to.is_some() {
                 return inner;
             }
@@ -180,7 +182,7 @@ impl PolledInput for Logged {
 }
 
 impl Stream for Logged {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         let polls_others = POLLED.with_borrow(|polled| polled.iter().any(|id| *id != self.id));
         self.log.require(!polls_others, "a thread reads a stream while it polls another");
         let holds_permit = self.log.has_one_thread && spinning_thread_count() > 0;
@@ -188,7 +190,7 @@ impl Stream for Logged {
         self.inner.recv(buffer, wait)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         self.log.require(POLLED.with_borrow(Vec::is_empty), "a thread sends while it polls");
         self.inner.send_vectored(slices, wait)
     }
@@ -221,8 +223,8 @@ impl Stream for Logged {
         Some(self)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.inner.shutdown(half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.inner.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {
@@ -346,7 +348,7 @@ fn thread_polls_again_after_a_task() {
             // The reply shows that the server has read the oneway, which precedes the request.
             assert_eq!(probe.cube_long(3).unwrap(), 27);
             let is_polling = await_polls(log.polls() + 100);
-            // The lane gets the oneway as a task.
+            // The activation hands the held oneway to the lane as a task.
             held_poa.manager().activate().unwrap();
             while polls_at_task.load(Ordering::SeqCst) == 0 {
                 assert!(begun.elapsed() < PATIENCE, "the held request does not run");
@@ -354,7 +356,8 @@ fn thread_polls_again_after_a_task() {
             }
             is_polling && await_polls(polls_at_task.load(Ordering::SeqCst) + 1000)
         };
-        // If the thread is late to poll, it finds the task elsewhere. So a few rounds prove nothing.
+        // A thread that polls too late gets the task without polling, and its round does not count
+        // as a success. So the test needs ten successful rounds, in any number of rounds.
         let mut successes = 0;
         while successes < 10 {
             assert!(begun.elapsed() < PATIENCE, "the thread does not poll after the task");
@@ -408,8 +411,8 @@ fn later_request_arrives_during_an_upcall_that_has_been_answered() {
     });
 }
 
-/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives on
-/// another connection, which the thread has polled.
+/// While a thread waits in an upcall for the reply of its caller's ORB, the nested request arrives
+/// on another connection, which the thread has polled.
 #[test]
 fn nested_requests_arrive_on_connections_that_the_waiting_thread_polled() {
     with_two_cores(|run_on| {

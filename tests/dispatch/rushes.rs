@@ -91,7 +91,8 @@ fn calls(threads: usize) {
         let meeting = i32::try_from(round * threads).unwrap();
         (0..threads).for_each(|_| requests.add("meet", ResponseExpected::Target, meeting));
         std::thread::scope(|scope| {
-            // The server stops reading if the client does not read its replies.
+            // The server stops reading if the client does not read its replies, so another thread
+            // writes.
             let mut writer = stream.try_clone().unwrap();
             let octets = &requests.octets;
             scope.spawn(move || writer.write_all(octets).unwrap());

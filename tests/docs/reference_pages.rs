@@ -34,7 +34,7 @@ const SECTIONS: [(&str, &str, Options); 21] = [
     ("PoaPolicies", "crates/orb/src/poa/policies.rs", Options::Fields),
     ("TcpProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
     ("UnixProperties", "crates/orb/src/rt/protocol.rs", Options::Fields),
-    ("SharedMemory", "crates/net/src/shared_memory/mod.rs", Options::Methods),
+    ("SharedMemoryTransport", "crates/net/src/shared_memory/mod.rs", Options::Methods),
     ("RioConfig", "crates/rio/src/config.rs", Options::Fields),
 ];
 

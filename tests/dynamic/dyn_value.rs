@@ -225,7 +225,7 @@ fn value_keeps_its_own_type() {
         DynAny::from_type_code(&TypeCode::sequence(TypeCode::from_description(&DERIVED_TYPE), 0).unwrap()).unwrap();
     assert_eq!(list.set_elements(std::slice::from_ref(&plain)), Err(DynAnyError::TypeMismatch));
     assert_eq!(plain.clone().assign(&value), Err(DynAnyError::TypeMismatch));
-    // No value has the type ValueBase itself.
+    // ValueBase is the base of all value types, so its sequence takes both values.
     let mut list = DynAny::from_type_code(&TypeCode::sequence(TypeCode::VALUE_BASE, 0).unwrap()).unwrap();
     list.set_elements(&[plain, value]).unwrap();
     assert_eq!(DynAny::new(&list.to_any().unwrap()).unwrap(), list);

@@ -31,7 +31,7 @@ fn half_closed_peer_gets_every_reply_and_the_end() {
             (1..=calls).flat_map(|id| request(&key, id, "sevens", |encoder| encoder.write_u32(SIZE))).collect();
         stream.write_all(&all).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        // The server gets time to read up to the peer's end.
+        // The pause gives the server time to read up to the end of the peer's data.
         wait_for_data(&stream);
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..calls {

@@ -90,7 +90,8 @@ fn message_that_waits_for_a_busy_server_does_not_count_as_stalled() {
         std::thread::scope(|scope| {
             scope.spawn(|| probe.slow(3_000).unwrap());
             until(|| server.probe.started().unwrap() == round);
-            // The server may have ended the connection, if the machine has paused for `time`.
+            // The server may have ended the connection, if the machine has paused for `time`, so an
+            // error is ignored.
             let _ = stream.write_all(&[&request[500..], &request].concat());
             wait = begun.elapsed();
         });

@@ -1,5 +1,5 @@
 //! Peers on Unix sockets and shared memory that pass descriptors whose close takes an hour. A
-//! thread that closes such a descriptor cannot serve requests meanwhile.
+//! thread that closes such a descriptor cannot serve requests until the close ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corelane::{CallPolicies, Dispatch, Orb, PoolConfig, SystemExceptionKind as Kind, Timeout};
-use corelane_net::{Endpoint, SharedMemory, Transport, Unix};
+use corelane_net::{Endpoint, SharedMemoryTransport, Transport, UnixTransport};
 use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::{deferred_close, socket};
@@ -34,9 +34,9 @@ fn on_both_kernels(test: impl Fn(bool)) {
     if socket::refuse_descriptors(near.as_fd()) {
         test(true);
     }
-    socket::pretend_that_descriptors_cannot_be_refused(true);
+    socket::simulate_unrefusable_descriptors(true);
     test(false);
-    socket::pretend_that_descriptors_cannot_be_refused(false);
+    socket::simulate_unrefusable_descriptors(false);
 }
 
 /// Runs `action` on a new thread and returns its result. Panics if the action panics or takes
@@ -242,8 +242,8 @@ fn descriptors_to_a_listener_that_closes_delay_no_thread() {
         for accepts in [false, true] {
             let paths = [socket_path("gone-unix"), socket_path("gone-shm")];
             let listeners = [
-                Unix.listen(&Endpoint::unix(&paths[0])).unwrap(),
-                SharedMemory::default().listen(&Endpoint::shared_memory(&paths[1])).unwrap(),
+                UnixTransport.listen(&Endpoint::unix(&paths[0])).unwrap(),
+                SharedMemoryTransport::default().listen(&Endpoint::shared_memory(&paths[1])).unwrap(),
             ];
             let mut passed = Passed::default();
             let mut streams = Vec::new();

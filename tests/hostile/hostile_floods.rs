@@ -74,7 +74,7 @@ impl Server {
 
     fn with_events(dispatch: Dispatch, on_event: fn(&Log, &Event)) -> Self {
         static SERVERS: AtomicU32 = AtomicU32::new(0);
-        // The kernel keeps 15 bytes of a thread's name.
+        // The kernel keeps only 15 bytes of a thread's name, so the pool's name is short.
         let name = format!("flood{}", SERVERS.fetch_add(1, Ordering::SeqCst));
         let pool = PoolConfig::default().name(name.clone()).dispatch(dispatch);
         let ran = Mutex::new("ran", LockScope::Orb, Vec::new());

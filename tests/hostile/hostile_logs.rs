@@ -50,7 +50,8 @@ fn operation_name_of_any_content_and_length_is_one_short_line_of_the_log() {
         let mut stream = raw::connect(&server);
         for (id, name) in (0..).map(|id| 2 * id).zip(&names) {
             stream.write_all(&refused(&key, id, name)).unwrap();
-            // The server reports this event before it sends the reply.
+            // The server reports its event before it sends the reply, so the event exists when the
+            // reply arrives.
             assert_eq!(raw::read_header(&mut stream).0, REPLY);
             let mut rest = vec![0; 12 + 4 * 3 + 64];
             let _ = stream.set_nonblocking(true);

@@ -305,8 +305,8 @@ fn memory_of_all_requests_together_is_bounded() {
         std::thread::scope(|scope| {
             let _stop = Release(&stop);
             let good = [(); 2].map(|()| scope.spawn(|| good_client(&server.ior, &stop)));
-            // Decoding does not depend on the dispatch architecture, so only the first runs every
-            // attack.
+            // Decoding does not depend on the dispatch architecture, so only the first architecture
+            // gets every attack.
             let step = if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) { 1 } else { 5 };
             for (number, attack) in ATTACKS.iter().enumerate().step_by(step) {
                 attack_with(&server, number, attack, &told);

@@ -112,7 +112,7 @@ fn late_replies_to_timed_out_calls_are_skipped() {
     .address;
     let (orb, probe, _told) = client(server, Timeout::Never);
     for _ in 0..2 {
-        // A call whose deadline passes before its request is sent does not count.
+        // If the deadline passes before the request is sent, the test repeats the call.
         let impatient = || probe.with_timeout(Duration::from_millis(100)).cube_long(3).unwrap_err();
         let late = std::iter::repeat_with(impatient)
             .find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe);

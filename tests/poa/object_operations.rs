@@ -104,7 +104,7 @@ impl ServantLocator for Nothing {
 
 #[test]
 fn non_existent_is_true_for_objects_that_do_not_exist() {
-    // No other socket gets the port later, because no other test uses this address.
+    // The port stays closed between the two ORBs, because no other test uses this address.
     let orb = Orb::builder().listen("tcp:127.0.55.1:0").build().unwrap();
     let root = orb.root_poa();
     root.manager().activate().unwrap();
@@ -147,7 +147,8 @@ fn non_existent_is_true_for_objects_that_do_not_exist() {
     let located = poa("located", locator);
     located.set_servant_manager(ServantManager::Locator(std::sync::Arc::new(Nothing(Kind::Transient)))).unwrap();
     assert_eq!(both(&never(&located)), Ok(true));
-    // A destroyed persistent POA may be created again with its objects.
+    // A destroyed persistent POA may be created again with its objects, so the answer is an
+    // exception and not true.
     let of_persistent = never(&persistent);
     persistent.destroy(false, true).unwrap();
     assert_eq!(both(&of_persistent), Err(Kind::ObjectNotExist));

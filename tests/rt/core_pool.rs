@@ -62,7 +62,8 @@ fn priority_of_a_request_does_not_change_the_priority_of_its_task() {
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-1");
     let first = step(&object, &STEP, 0).unwrap();
-    // The client uses another connection for calls at another priority.
+    // The client uses another connection for calls at another priority, and this connection has
+    // another thread.
     client.real_time().current().unwrap().set_priority(32_000).unwrap();
     let urgent = step(&object, &STEP, 1).unwrap();
     assert!(urgent.is_bound(), "{urgent:?}");
@@ -259,7 +260,7 @@ impl Skeleton for CallBack {
             assert_eq!(client.receive_reply_id(), sent);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
-        // The results of `step`, which the server does not read.
+        // The reply has the results of `step`. The server does not read them.
         let reply = call.reply();
         reply.write_u32(0);
         reply.write_u8(0);
@@ -551,7 +552,8 @@ mod modes {
             (counts.connections_bound, counts.threads_borrowed, counts.threads_moved, counts.requests_handed_over),
             (2, 0, 0, 0)
         );
-        // A task has no core, so another core moves no thread.
+        // In this mode a bound thread may run on every core of the pool, so another core of its
+        // task does not move it.
         scene.set(&[task(1, 0, 40), task(2, 1, 30)]);
         assert_eq!(scene.pool.counts().threads_moved, 0);
         scene.pool.mark_core_lost(0);
@@ -564,8 +566,8 @@ mod modes {
         for mode in READING {
             for refuses in [false, true] {
                 let name = if refuses { "refuses" } else { "few" };
-                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuse_without_thread(refuses);
-                // In leader/followers a thread must remain to read.
+                let config = named(mode, name).cores([0, 1]).threads_per_core(1).refuses_without_thread(refuses);
+                // In the leader/followers modes, one more thread must remain to read.
                 let most = if mode == CorePoolMode::Manager { 3 } else { 4 };
                 let scene = Scene::new(fifo_orb(), config.max_threads(most));
                 scene.set(&[task(1, 0, 40)]);
@@ -600,7 +602,8 @@ mod modes {
                 assert!(counts.threads_borrowed >= 1, "{mode:?} {counts:?}");
                 let spawned = if mode == CorePoolMode::Manager { 1 } else { 2 };
                 assert_eq!(counts.threads_started, spawned, "{mode:?}");
-                // The client of a refused call repeats it before it fails.
+                // A client repeats a refused call before the call fails, so the number of refusals
+                // is not certain.
                 let unserved = (counts.requests_not_bound, counts.without_thread > 0);
                 assert_eq!(unserved, if refuses { (0, true) } else { (1, false) }, "{mode:?} {counts:?}");
                 // The threads are free again.
@@ -688,7 +691,7 @@ mod modes {
             std::thread::scope(|scope| {
                 let early = scope.spawn(|| step(&one, &STEP, 1).unwrap());
                 wait_until(|| scene.pool.counts().requests_delayed_by_rate == 1);
-                // Another request on each connection is above the rate.
+                // Another request on each connection exceeds the rate, so the server refuses it.
                 for object in [&one, &two] {
                     assert_eq!(step(object, &STEP, 2).unwrap_err().kind(), Kind::Transient, "{mode:?}");
                 }
@@ -701,7 +704,8 @@ mod modes {
         }
     }
 
-    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task 2.
+    /// Finds tasks by name. Blocks or panics once on a thread of a manager, for a request of task
+    /// 2.
     struct Faulty {
         panics: bool,
         has_failed: Arc<AtomicBool>,
@@ -723,7 +727,7 @@ mod modes {
     /// The texts of observed events.
     type Events = Arc<Mutex<Vec<String>>>;
 
-    /// A scene with a faulty binder, and what it shows of its fault.
+    /// A scene with a faulty binder, and the signs of its fault.
     struct FaultyScene {
         scene: Scene,
         has_failed: Arc<AtomicBool>,
@@ -755,7 +759,8 @@ mod modes {
         let FaultyScene { scene, has_failed, gate, .. } = faulty_manager("stalls", false);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
         let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&clients[usize::from(id == "task-2")], id));
-        // A thread of the lane reads the first request of each connection, and the manager the others.
+        // A thread of the lane reads the first request of each connection, and the manager the
+        // others.
         assert!(step(&two, &STEP, 0).unwrap().is_bound());
         std::thread::scope(|scope| {
             let stalled = scope.spawn(|| step(&two, &STEP, 1).unwrap());

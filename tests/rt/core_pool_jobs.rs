@@ -28,7 +28,7 @@ fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
 }
 
 /// Budget of a job in microseconds. A virtual machine may count the time in which its host runs
-/// other machines, so a short job uses less than this on a loaded host as well.
+/// other machines. A short job uses less than this budget even on a loaded host.
 const LARGE_BUDGET: u64 = 100_000;
 
 fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
@@ -51,7 +51,7 @@ fn job_over_its_budget_is_demoted_until_its_end() {
             (u64::from(number) + 1, u64::from(number) + 1, 0)
         );
     }
-    // A job that sleeps does not use its budget, and the second task has no budget.
+    // A job that sleeps does not use its budget. Then task 1 loses its budget, and task 2 gets one.
     step(&one, &REST, 20).unwrap();
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(LARGE_BUDGET, JobOverrunAction::Demote))]);
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);
@@ -152,7 +152,7 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     for refused in &sent[2..] {
         assert_reply_refused(raw.receive_reply(), *refused);
     }
-    // Requests on a second connection of the task, which has no thread yet, count as well.
+    // Requests on a second connection of the task, which has no thread yet, count too.
     assert_refused(step(&object, &STEP, 4));
     let note = |encoder: &mut corelane::Encoder| {
         encoder.write_u32(5);
@@ -366,7 +366,8 @@ fn parked_request_is_a_job_when_it_runs() {
     wait_until(|| jobs() == 1);
     scene.poa.manager().hold_requests(false).unwrap();
     let parked = raw.send("step", None, Some(1));
-    // The thread reads this request after it has parked the previous request.
+    // The thread reads this request after it has parked the previous request, so the reply shows
+    // that the previous request is parked.
     raw.set_target(&client.string_to_object("corbaloc::127.0.0.1:1/Nothing").unwrap().unwrap());
     assert_eq!(raw.send("step", None, Some(2)), raw.receive_reply().0);
     assert_eq!(jobs(), 1);
@@ -386,7 +387,7 @@ fn measurements_of_a_demoted_task_continue() {
     (0..3).for_each(|number| drop(step(&object, &STEP, number).unwrap()));
     wait_until(|| jobs() == [(1, 3), (2, 0)]);
     scene.pool.set_tasks_and_demoted(&[task(2, 0, 30)], &[1]).unwrap();
-    // Requests of a demoted task are no jobs.
+    // Requests of a demoted task are not jobs.
     wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     assert!(!step(&object, &STEP, 3).unwrap().is_bound());
     assert_eq!(jobs(), [(1, 3), (2, 0)]);
@@ -426,7 +427,7 @@ fn jobs_of_a_core_take_the_levels_of_their_deadlines() {
         assert_eq!((elsewhere.core, elsewhere.native), (1, alone.native));
     });
     assert_eq!(step(&one, &STEP, 6).unwrap().native, alone.native);
-    // A handed-over job is ordered by its deadline as well.
+    // A handed-over job gets the level of its deadline, too.
     let shared = step(&scene.object(&clients[0], "task-2"), &STEP, 7).unwrap();
     assert_eq!((shared.core, shared.native), (1, alone.native));
     assert!(scene.pool.set_tasks(&[task(1, 0, 97).rules(TaskRules::default().deadline(Duration::ZERO))]).is_err());
@@ -447,15 +448,15 @@ fn deadline_of_a_request_may_shorten_the_deadline_of_its_task() {
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         let mut seen = Vec::new();
         let mut see = |object: &ObjectRef| seen.push(step(object, &STEP, 1).unwrap().native);
-        // The task permits no shorter deadline.
+        // Without `min_requested_deadline`, a request cannot shorten the deadline of its task.
         see(&urgent);
         set(late.min_requested_deadline(minutes(1)));
         see(&two);
         see(&urgent);
-        // The request asks for less than the task permits.
+        // The request asks for a shorter deadline than the task permits.
         set(late.min_requested_deadline(minutes(80)));
         see(&urgent);
-        // A request lengthens no deadline.
+        // A request cannot lengthen the deadline of its task.
         set(TaskRules::default().deadline(minutes(30)).min_requested_deadline(minutes(1)));
         see(&two.with_timeout(Timeout::Precise(minutes(240))));
         scene.state.open.store(true, Ordering::SeqCst);

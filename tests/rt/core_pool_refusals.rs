@@ -1,5 +1,5 @@
-//! Core pools whose threads the kernel refuses a core, a priority or their start after it has
-//! permitted this before: a seccomp filter refuses the system calls of one thread.
+//! Core pools whose threads the kernel refuses a core, a priority or a start that it permitted
+//! earlier. A seccomp filter refuses the system calls of one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ fn observed_orb(configure: impl FnOnce(OrbBuilder) -> OrbBuilder) -> (Orb, Event
     (orb, events)
 }
 
-/// Sets the tasks of a pool on a thread whose requests the kernel refuses.
+/// Sets the tasks of a pool on a new thread to which the kernel refuses `request`.
 fn set_refused(scene: &Scene, request: RefusedRequest, tasks: &[TaskBinding]) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -123,7 +123,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         };
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         set_refused(&scene, request, &[task(1, 1, 35), task(2, 1, 30)]);
-        // The running request keeps the core and the priority from before.
+        // The running request keeps its core and its priority.
         assert_eq!(placement(&by.thread), (vec![0], Scheduling::Fifo(40)), "{request:?}");
         // The bound thread reports nothing while it runs the request.
         assert_eq!(events.lock().len(), 0);
@@ -143,7 +143,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         let expected = format!("the core pool {pool} has withdrawn the promise of task 1: the kernel refused {reason}");
         wait_until(|| events.lock().iter().any(|event| event.starts_with(&expected)));
         assert_eq!((events.lock().len(), scene.pool.missing_guarantee_reason()), (1, None));
-        // The other task has kept its promise, and a new promise of the first one holds.
+        // The other task has kept its promise, and a new promise of the refused task holds.
         let kept = step(&of_other, &STEP, 1).unwrap();
         assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
         scene.set(&[task(1, 1, 35), task(2, 1, 30)]);
@@ -153,7 +153,8 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
     }
 }
 
-/// Makes a pool with one thread without a task, of which the kernel refuses a request.
+/// Makes a pool with a bound thread for task 1. The kernel refuses `request` to the only thread
+/// that serves requests without a task.
 fn refused_binding(name: &str, request: u32) -> (Scene, Events, Orb) {
     let (orb, events) = observed_orb(|builder| builder);
     let config =
@@ -172,7 +173,7 @@ fn refused_binding(name: &str, request: u32) -> (Scene, Events, Orb) {
 #[test]
 fn task_whose_thread_cannot_be_raised_is_not_bound_and_withdrawn() {
     let (scene, events, first) = refused_binding("raise", 0);
-    // A thread of the pool sleeps again.
+    // The end of the first client's connection frees a thread of the pool.
     drop(first);
     wait_until(|| scene.pool.counts().currently_bound_connections == 0);
     let client = Orb::new().unwrap();
@@ -216,7 +217,7 @@ fn refusal_to_the_thread_of_a_parked_request_is_reported_at_once() {
     assert_eq!(raw.receive_reply_id(), parked);
     wait_until(|| events.lock().len() == 1);
     assert!(events.lock()[0].contains("task 2: the kernel refused Fifo(30): "), "{events:?}");
-    // The thread of the other task runs on, and no thread of the pool ran the request.
+    // The thread of the other task stays bound, and no bound thread ran the request.
     assert_eq!((scene.pool.counts().currently_bound_connections, scene.state.bound.load(Ordering::SeqCst)), (1, 1));
 }
 
@@ -315,14 +316,14 @@ fn rate_of_a_withdrawn_task_ends() {
     scene.set(&[limited(0)]);
     let client = Orb::new().unwrap();
     let object = scene.object(&client, "task-1");
-    // The kernel permits core 1.
+    // The second task shows that the kernel permits core 1 before the refusal.
     let other = Orb::new().unwrap();
     assert!(step(&object, &STEP, 0).unwrap().is_bound());
     scene.set(&[limited(0), task(2, 1, 30)]);
     assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
     set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    // The threads of the lane read the connection of task 1, and ask its rate.
+    // The threads of the lane read the connection of task 1, and check its rate.
     wait_until(|| scene.pool.counts().currently_bound_connections == 1);
     let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
     wait_until(|| next.is_finished());
@@ -365,7 +366,8 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     let slow = tasks.admit(&spec("slow", 200 * MS, &target)).unwrap();
     assert_eq!(served(&slow.target).native, 98);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
-    // The thread that admits the urgent task may not lower the thread of the slow one.
+    // The kernel does not permit the thread that admits the urgent task to lower the thread of the
+    // slow task.
     let urgent = tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| record(slow.task).state == TaskState::Demoted);
     assert_eq!(record(slow.task).core, -1);
@@ -380,7 +382,7 @@ fn admission_object_demotes_a_task_that_the_kernel_refuses() {
     wait_until(|| !served(&slow.target).is_bound());
     let by = served(&urgent.target);
     assert_eq!((by.core, by.native, by.is_bound(), record(urgent.task).state), (0, 98, true, TaskState::Promised));
-    // The books keep the demoted task until its client withdraws it.
+    // The task registry keeps the demoted task until its client withdraws it.
     tasks.withdraw(slow.task, &slow.token).unwrap();
     assert_eq!(service.core_pool().and_then(|pool| pool.missing_guarantee_reason()), None);
 }
@@ -396,8 +398,8 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewal follows after 10 s. The lease ends only after 30 s, so a task that is still in the books has not
-    // lapsed by its end.
+    // The first renewal follows after 10 s, and the lease ends after 30 s. So a task that lapses
+    // while it is registered has not lapsed by the end of its lease.
     let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);
@@ -405,10 +407,10 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     tasks.admit(&spec("urgent", 50 * MS, &target)).unwrap();
     wait_until(|| slow.has_lapsed());
     let task = slow.promise().task;
-    let is_in_books = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
-    assert!(is_in_books());
+    let is_in_registry = || tasks.snapshot().unwrap().0.iter().any(|record| record.task == task);
+    assert!(is_in_registry());
     slow.withdraw().unwrap();
-    assert!(!is_in_books());
+    assert!(!is_in_registry());
 }
 
 #[test]
@@ -429,9 +431,9 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     assert_eq!(served(&slow.target).native, 97);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
     tasks.withdraw(urgent.task, &urgent.token).unwrap();
-    // The share of its last job ends.
+    // The withdrawn task leaves the task registry when the share of its last job ends.
     wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
-    // Each request for a change brings the pool up to date.
+    // Each request for a change brings the pool up to date, even a request that fails.
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());
     let by = served(&slow.target);
     assert_eq!((by.native, by.is_bound()), (97, true));

@@ -20,7 +20,7 @@ const ABOVE_TASKS: Scheduling = Scheduling::Fifo(98);
 const MOST: Duration = Duration::from_secs(3);
 
 /// An operation that works for as much processor time as its argument says in microseconds. Returns
-/// the processor times above all tasks and in the ordinary class.
+/// the processor times above all tasks and in the ordinary scheduling class.
 static WORK: Operation = Operation::new("work");
 /// An operation that works until its thread has been lowered as often as its argument says. Returns
 /// for each time the processor time that the thread had above all tasks before it.
@@ -134,8 +134,9 @@ fn plain_requests_get_their_share_of_a_core_that_tasks_keep_busy() {
     let (scene, worker, _client) = scene("busy", share());
     assert_eq!(scene.pool.missing_guarantee_reason(), None);
     call(&worker, &WORK, 1);
-    // The kernel gives threads of the ordinary class a twentieth of the core. On a loaded machine
-    // this time may come together, while the call runs, so the measurement is repeated.
+    // The kernel gives threads of the ordinary scheduling class a twentieth of the core. On a
+    // loaded machine the time of several periods may come in one piece, during the call, so the
+    // measurement is repeated.
     let mut found = Vec::new();
     for _ in 0..10 {
         let busy = BusyCore::begin();
@@ -158,7 +159,7 @@ fn threads_are_lowered_after_their_budget_and_raised_in_the_next_period() {
     let (scene, worker, _client) = scene("lowered", share());
     let above = call(&worker, &LOWERED, 4);
     assert_eq!(above.len(), 4, "{above:?}");
-    // The first period may have begun before the call.
+    // The first period may have begun before the call, so its time is not compared.
     for time in &above[1..] {
         assert!(*time >= BUDGET - Duration::from_micros(300), "{above:?}");
     }
@@ -185,11 +186,11 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| step(&plain, &HOLD, 1).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-        // One of the two threads waits. The other one serves.
+        // One of the two threads without a task waits, and the other thread serves.
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
-        // The thread that waits may have used the budget of a period.
+        // The waiting thread may have used the budget of a period, so the call is repeated.
         wait_until(|| call(&worker, &WORK, 100)[0] > Duration::ZERO);
         scene.state.open.store(true, Ordering::SeqCst);
         held.join().unwrap();

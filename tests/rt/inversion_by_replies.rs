@@ -11,7 +11,7 @@ use std::time::Duration;
 use corelane::poa::PoaPolicies;
 use corelane::rt::{LaneConfig, LanesConfig, PriorityModel, RtPolicies, served_by};
 use corelane::{ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, Transports};
-use corelane_net::{Peer, ShutdownMode, Stream, Tcp, Wait};
+use corelane_net::{Peer, ShutdownDirection, Stream, TcpTransport, WaitLimit};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, Reporter, decode_reference, fifo_orb, require_fifo, wait_until};
@@ -132,11 +132,11 @@ impl Stage {
 struct Staged(Box<dyn Stream>, Arc<Stage>);
 
 impl Stream for Staged {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         self.0.recv(buffer, wait)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         let octets = slices.iter().map(|slice| slice.len()).sum();
         self.1.send(octets, || self.0.send_vectored(slices, wait))
     }
@@ -149,8 +149,8 @@ impl Stream for Staged {
         self.0.set_coarse_timeouts(receive, send)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.0.shutdown(half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.0.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {
@@ -161,7 +161,7 @@ impl Stream for Staged {
 fn staged(stage: &Arc<Stage>) -> Orb {
     require_fifo();
     let own = Arc::clone(stage);
-    let tcp = wrap_streams(Arc::new(Tcp::new()), move |stream, made_to| match made_to {
+    let tcp = wrap_streams(Arc::new(TcpTransport::new()), move |stream, made_to| match made_to {
         None => Box::new(Staged(stream, Arc::clone(&own))),
         Some(_) => stream,
     });

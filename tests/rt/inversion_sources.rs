@@ -13,7 +13,7 @@ use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder, affinity};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, decode_reference, fair_orb, fifo_orb, wait_until};
 use corelane_wire::exception::minor::OMG;
 
-/// The default mapping gives `LOW`, `MIDDLE` and `HIGH` the native priorities 2, 25 and 50.
+// The default mapping gives `LOW`, `MIDDLE` and `HIGH` the native priorities 2, 25 and 50.
 const LOW: i16 = 335;
 const MIDDLE: i16 = 8025;
 const HIGH: i16 = 16384;

@@ -10,7 +10,7 @@ use corelane::rt::{
     ThreadpoolId,
 };
 use corelane::{Endpoint, Event, ObjectRef, Orb, PoolConfig, SystemExceptionKind as Kind};
-use corelane_net::{Tcp, Transport, Transports};
+use corelane_net::{TcpTransport, Transport, Transports};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{RawClient, RawReply, Reporter, call_who, decode_reference};
 use corelane_tests::remote_peers::{tcp_with_remote_addresses, tcp_with_remote_peers};
@@ -108,7 +108,7 @@ fn with_a_ceiling_peers_of_other_machines_are_served_like_peers_of_this_machine(
 
 #[test]
 fn peers_of_this_machine_need_no_ceiling() {
-    let (orb, told) = server(Arc::new(Tcp::new()), PoolConfig::default());
+    let (orb, told) = server(Arc::new(TcpTransport::new()), PoolConfig::default());
     let object = object(&orb, "near", CLIENT, 10, Some(lanes(&orb, None)));
     for (lane, (port, priority)) in (0..).zip(decode_reference(&object).lanes) {
         let who = RawClient::connect(&object, port).who(Some(priority)).who();
@@ -137,7 +137,8 @@ fn other_machines_are_bounded_in_pools_without_lanes() {
 
 #[test]
 fn an_event_names_every_lane_that_other_machines_can_reach() {
-    // The listeners' real addresses are on loopback.
+    // The listeners report the addresses of the configuration. Their real addresses are on
+    // loopback.
     let (orb, told) = server(tcp_with_remote_addresses().0, PoolConfig::default());
     let lane = |priority, ceiling, host: &str| {
         LaneConfig::default()
@@ -235,7 +236,7 @@ fn a_client_of_another_network_namespace_is_of_another_machine() {
     for (namespace, test) in [(&clients, "part_that_is_refused"), (&servers, "part_that_is_served")] {
         let output = namespace.run(test, &reference).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // A filter that matches no test succeeds.
+        // A filter that matches no test succeeds, so the output must report one passed test.
         assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
     }
     drop(server.stdin.take());

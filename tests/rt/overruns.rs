@@ -92,7 +92,8 @@ fn dispatched(overrun: OverrunAction, dispatch: Dispatch) -> (Orb, Orb, Told, Wo
                 note.lock().push((operation, *declared, *used));
             }
         })
-        // A thread that polls makes system calls, which one of the tests counts.
+        // A thread that polls makes system calls, which one of the tests counts, so no thread
+        // polls.
         .pool(PoolConfig::default().dispatch(dispatch).spin_policy(Some(SpinPolicy::Never)))
         .listen("tcp:127.0.0.1:0")
         .build()

@@ -10,7 +10,7 @@ use corelane::rt::{
     UnixProperties,
 };
 use corelane::{Endpoint, ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_net::{Tcp, Transport, Transports, Unix};
+use corelane_net::{TcpTransport, Transport, Transports, UnixTransport};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::real_time::{Reporter, UpcallReport, call_who, decode_reference, fifo_orb};
 use corelane_tests::stream_wrapper::wrap_streams;
@@ -163,7 +163,8 @@ impl Client {
                 stream
             })
         };
-        let transports: Vec<Arc<dyn Transport>> = vec![noting(Arc::new(Tcp::new())), noting(Arc::new(Unix))];
+        let transports: Vec<Arc<dyn Transport>> =
+            vec![noting(Arc::new(TcpTransport::new())), noting(Arc::new(UnixTransport))];
         let config = RtConfig::default().scheduling(class);
         let orb = Orb::builder().real_time(config).transports(Transports::new(transports)).build().unwrap();
         Client { orb, made }

@@ -9,7 +9,7 @@ use corelane::rt::{
     SchedulingClass, TcpProperties, ThreadpoolConfig, UnixProperties,
 };
 use corelane::{ObjectRef, Orb, SystemExceptionKind as Kind};
-use corelane_net::{Tcp, Transport, Transports, Unix};
+use corelane_net::{TcpTransport, Transport, Transports, UnixTransport};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_sys::socket;
 use corelane_tests::real_time::{RawClient, Reporter, call_who};
@@ -31,7 +31,7 @@ fn watched(listen: &[String]) -> (Orb, Arc<Mutex<Vec<OwnedFd>>>) {
     let config = RtConfig::default().scheduling(SchedulingClass::Fair).network_mapping(Some(Arc::new(table)));
     let mut builder = Orb::builder()
         .real_time(config)
-        .transports(Transports::new(vec![spy(Arc::new(Tcp::new())), spy(Arc::new(Unix))]));
+        .transports(Transports::new(vec![spy(Arc::new(TcpTransport::new())), spy(Arc::new(UnixTransport))]));
     for address in listen {
         builder = builder.listen(address);
     }

@@ -49,7 +49,8 @@ fn a_lane_with_a_budget_serves_calls_and_receives_its_bytes() {
     let reached = |object: &ObjectRef| client.string_to_object(&object.to_string()).unwrap().unwrap();
     let (low, high) = (reached(&low), reached(&high));
     assert_eq!((call_who(&low).unwrap().lane, call_who(&high).unwrap().lane), (0, 1));
-    // The first period of the call may have the unused bytes of a whole period.
+    // The first period of the call may have the unused bytes of a whole period, so the bound is
+    // below 20 periods.
     let begun = Monotonic::now();
     call_with(&high, 80_000);
     assert!(begun.elapsed() > period * 18, "{:?}", begun.elapsed());
@@ -183,7 +184,7 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
-/// The client is a plain one, which notices nothing of the lane's rings.
+/// The client is an ordinary ORB, which does not notice the rings of the lane.
 #[test]
 fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
     const PACKETS: u32 = 4;
@@ -370,7 +371,7 @@ fn packets_of_class(class: &str) -> u64 {
     let output = Command::new("tc").args(["-s", "class", "show", "dev", "rio0"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let found = text.split("class htb ").find(|part| part.starts_with(class)).unwrap_or_else(|| panic!("{text}"));
-    // Sent 0 bytes 0 pkt (dropped 0, ...
+    // The line has the form `Sent 0 bytes 0 pkt (dropped 0, ...`.
     let words: Vec<&str> = found.split_once("Sent ").unwrap().1.split(' ').collect();
     words[2].parse().unwrap()
 }
@@ -397,7 +398,8 @@ fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
             called.recv_timeout(Duration::from_secs(60)).unwrap();
             let sent = packets_of_class("c0e0:16 ") - before;
             assert!(sent >= CALLS, "{sent} packets have left in the class of the lane");
-            // A thread that has processed packets has slept between them.
+            // The receive thread sleeps between packets, so the number of its sleeps shows that it
+            // has processed them.
             if thread::find_kernel_thread("kthreadd").unwrap().is_some() {
                 let switches = switches_of_receive_thread();
                 assert!(switches >= CALLS / 2, "the receive thread has slept {switches} times");
@@ -407,7 +409,8 @@ fn lane_with_kernel_priorities_has_its_transmit_class_and_receive_thread() {
             std::fs::remove_dir_all(&folder).unwrap();
         },
         move |reference| {
-            // Packets whose segments the sender does not build bypass the receive thread.
+            // With this setting the client's side sends complete segments. Other packets would
+            // bypass the receive thread.
             interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
             let client = Orb::new().unwrap();
             let object = client.string_to_object(&reference).unwrap().unwrap();

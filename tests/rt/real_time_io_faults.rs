@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::{IoClass, ObjectRef, Orb, SystemException};
-use corelane_net::{Endpoint, IoProperties, Tcp, Transport, Wait};
+use corelane_net::{Endpoint, IoProperties, TcpTransport, Transport, WaitLimit};
 use corelane_rio::status::read_reports;
 use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::bpf::AttachMode;
@@ -135,8 +135,8 @@ fn a_process_that_serves_a_lane() {
     let high = object(&server, pool, HIGH);
     println!("\nreference {high}");
     let thread = transport.streams()[0].kernel_thread.clone().unwrap();
-    // The kernel gives maps that are made in a row consecutive numbers, and best effort has the
-    // first one.
+    // The kernel numbers maps in the order of their creation, and the map of best effort is created
+    // just before the map of the stream.
     let (prefix, number) = thread.split_once("map:").unwrap();
     println!("thread {thread}\nthread {prefix}map:{}", number.parse::<u32>().unwrap() - 1);
     wait_until(|| transport.streams()[0].frame_counts.unwrap().queued_frames > 100);
@@ -152,7 +152,8 @@ fn connection_request(source: (Ipv4Addr, u16), target: (Ipv4Addr, u16)) -> Vec<u
     packet.extend(target.0.octets());
     packet.extend(source.1.to_be_bytes());
     packet.extend(target.1.to_be_bytes());
-    // Numbers, the length of the header, SYN, the window, checksum and urgent pointer.
+    // Sequence and acknowledgement numbers, the length of the header, SYN, the window, checksum and
+    // urgent pointer.
     packet.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
     // The pseudo header has the addresses, the protocol and the length of the segment.
     let words = packet[12..].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
@@ -197,7 +198,8 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             let frames = transport.streams()[0].frame_counts.unwrap();
             let best_effort = transport.best_effort_frames().unwrap().undeliverable_frames;
             assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
-            // The kernel may drop packets before the program sees them, on a loaded machine many.
+            // The kernel may drop packets before the program sees them, and drops many on a loaded
+            // machine.
             assert!(best_effort >= LEAST_REQUESTS / 2, "{best_effort} of {requests} requests were best effort");
             // A call and its connection take less than 40 frames.
             let of_calls = CALLS..CALLS * 2 * 40;
@@ -305,10 +307,10 @@ fn the_receive_buffer_has_room_for_the_bytes_of_two_periods() {
             // link between namespaces delivers packets of 64 KiB without checksums.
             ip("link set rio1 gso_max_segs 1");
             interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
-            let stream = Tcp::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
+            let stream = TcpTransport::new().connect(&Endpoint::tcp("10.99.0.1", port.parse().unwrap()), None).unwrap();
             let mut left = SENT;
             while left > 0 {
-                left -= stream.send(&vec![7; left], Wait::Block).unwrap();
+                left -= stream.send(&vec![7; left], WaitLimit::Block).unwrap();
             }
         },
     );

@@ -367,7 +367,7 @@ fn client_sends_the_remaining_time_of_a_precise_deadline() {
     reporter.wait_for_held_threads(1);
     let within = |timeout| object.with_policies(CallPolicies { timeout: Some(timeout), ..CallPolicies::NONE });
     for timeout in [Timeout::Precise, Timeout::Coarse] {
-        // A call whose deadline passes before its request is sent does not count.
+        // If the deadline passes before the request is sent, the test repeats the call.
         let mut failed = std::iter::repeat_with(|| call_who(&within(timeout(Duration::from_secs(1)))).unwrap_err());
         let given_up =
             failed.find(|late| late.kind() != Kind::Timeout || late.completed() == Completion::Maybe).unwrap();

@@ -430,7 +430,8 @@ fn pools_are_created_and_destroyed_under_load() {
         let clients: Vec<_> =
             clients.into_iter().map(|client| std::thread::spawn(|| client.read_until_close())).collect();
         poa.destroy(true, true).unwrap();
-        // A thread that has just sent a reply may be in the POA.
+        // A thread that has just sent a reply may still be in the POA, so the pool may not be free
+        // yet.
         wait_until(|| rt.destroy_threadpool(pool).is_ok());
         assert_eq!(rt.destroy_threadpool(pool), Err(InvalidThreadpool::Unknown), "round {round}");
         clients.into_iter().for_each(|client| client.join().unwrap());

@@ -32,7 +32,7 @@ impl TaskBinder for ByName {
 pub struct Served {
     /// The core on which the operation ended.
     pub core: usize,
-    /// The thread's fixed priority, or 0 in the ordinary class.
+    /// The thread's fixed priority, or 0 in the ordinary scheduling class.
     pub native: u8,
     /// The priority that RTCurrent shows, or -1 if it is unset.
     pub priority: i16,
@@ -84,10 +84,10 @@ pub static STEP: Operation = Operation::new("step");
 pub static HOLD: Operation = Operation::new("hold");
 /// An operation that returns at once, and that tests call as a oneway.
 pub static NOTE: Operation = Operation::new("note");
-/// An operation that spins until its thread runs in the ordinary class, for at most 2 s.
+/// An operation that spins until its thread runs in the ordinary scheduling class, for at most 2 s.
 pub static DEMOTED: Operation = Operation::new("demoted");
-/// An operation that spins until its thread runs in the ordinary class, for at most 2 s, and then
-/// waits until [`State::open`] is true.
+/// An operation that spins until its thread runs in the ordinary scheduling class, for at most 2 s,
+/// and then waits until [`State::open`] is true.
 pub static LOW: Operation = Operation::new("low");
 /// An operation that spins until its job is over its budget, for at most 2 s.
 pub static OVER: Operation = Operation::new("over");

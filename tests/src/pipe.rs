@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Transport, Unix};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Transport, UnixTransport};
 
 const SCHEME: &str = "pipe";
 
@@ -57,11 +57,11 @@ impl Transport for PipeTransport {
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
         self.attempts.fetch_add(1, Ordering::SeqCst);
-        Unix.connect_with_properties(&self.socket(endpoint)?, properties, deadline)
+        UnixTransport.connect_with_properties(&self.socket(endpoint)?, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        let socket = Unix.listen(&self.socket(endpoint)?)?;
+        let socket = UnixTransport.listen(&self.socket(endpoint)?)?;
         Ok(Box::new(PipeListener { socket, local: endpoint.clone() }))
     }
 }

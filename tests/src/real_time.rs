@@ -26,11 +26,11 @@ pub struct UpcallReport {
     pub priority: i16,
     /// The number of the Real-time CORBA thread pool that served the call, or 0 if none did.
     pub pool: u32,
-    /// Index of the lane.
+    /// Index of the serving lane in its pool.
     pub lane: u32,
     /// The kernel's thread id.
     pub tid: i32,
-    /// The thread's fixed priority, or 0 in the ordinary class.
+    /// The thread's fixed priority, or 0 in the ordinary scheduling class.
     pub native: u8,
     /// The id of the connection within the server's ORB, or 0 for a collocated call.
     pub connection: u64,
@@ -480,7 +480,7 @@ impl RawClient {
     }
 }
 
-/// Makes an ORB that serves CORBA priorities in the kernel's ordinary class.
+/// Makes an ORB that serves CORBA priorities in the kernel's ordinary scheduling class.
 ///
 /// # Panics
 /// Panics if the ORB cannot be made.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{
-    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Tcp, Transport, Wait,
+    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownDirection, Stream, TcpTransport,
+    Transport, WaitLimit,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
@@ -20,7 +21,7 @@ struct Elsewhere(Box<dyn Stream>, Peer);
 /// Makes a TCP transport whose accepted connections seem to come from 192.0.2.7.
 #[must_use]
 pub fn tcp_with_remote_peers() -> Arc<dyn Transport> {
-    wrap_streams(Arc::new(Tcp::new()), |stream, to| {
+    wrap_streams(Arc::new(TcpTransport::new()), |stream, to| {
         if to.is_some() {
             return stream;
         }
@@ -138,11 +139,11 @@ impl Listener for NamedListener {
 }
 
 impl Stream for Elsewhere {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         self.0.recv(buffer, wait)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         self.0.send_vectored(slices, wait)
     }
 
@@ -170,8 +171,8 @@ impl Stream for Elsewhere {
         self.0.set_dscp(dscp)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.0.shutdown(half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.0.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {

@@ -2,7 +2,7 @@
 //! channel has a gateway to each of the two others. Every event must reach every consumer once.
 //!
 //! The test needs root. It runs for about as many seconds as `CORELANE_CUTS` says (12 by default),
-//! because each site cuts a link so many times.
+//! because each site cuts its link that many times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -206,7 +206,7 @@ fn run_site(number: usize, course: &Course, thread_ids: &mpsc::Sender<i32>) {
         assert!(counts.is_balanced() && counts.dropped_buffer_full + counts.dropped_by_destination == 0, "{counts:?}");
         println!("site {number}: {counts:?}");
     }
-    // The sites stay until all have compared.
+    // The sites stay until all sites have compared their events.
     course.end_step(6);
     course.is_over.store(true, Ordering::Relaxed);
     site.channel.gateways().iter().for_each(Gateway::stop);
@@ -237,8 +237,8 @@ fn ring_in_three_namespaces_delivers_each_event_once_while_links_are_cut() {
             .collect();
         scope
             .spawn(move || {
-                // The links are made in a new namespace, so that nothing stays in that of the
-                // machine.
+                // The links are made in a new namespace, so that no link stays in the machine's
+                // namespace.
                 process::enter_new_network_namespace().expect("a namespace");
                 for link in 0..SITES {
                     ip(&format!("link add link{link} type veth peer name peer{link}"));

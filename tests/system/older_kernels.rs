@@ -16,8 +16,8 @@ use corelane_sys::process;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_tests::{client, serve_with};
 
-/// Runs `body` on a thread for which the kernel behaves like an older kernel. This holds also for
-/// the threads that the thread starts.
+/// Runs `body` on a thread for which the kernel behaves like an older kernel. The threads that this
+/// thread starts see the older kernel, too.
 fn on_older_kernel<T: Send + 'static>(release: KernelRelease, body: impl FnOnce() -> T + Send + 'static) -> T {
     let pretending = thread::spawn(move || {
         emulate(release).expect("the kernel filters system calls (CONFIG_SECCOMP_FILTER)");

@@ -11,7 +11,7 @@ use corelane::rt::{
 use corelane::{
     Completion, Dispatch, Endpoint, Orb, OrbBuilder, PoolConfig, SystemExceptionKind as Kind, Transports, Version,
 };
-use corelane_net::{Tcp, Transport};
+use corelane_net::{TcpTransport, Transport};
 use corelane_tests::pipe::PipeTransport;
 use corelane_tests::real_time::{Reporter, call_who};
 use corelane_tests::{EVERY_DISPATCH, ProbeRef, client, serve_with};
@@ -40,7 +40,7 @@ impl Drop for Folder {
 
 fn with(pipe: &Arc<PipeTransport>) -> OrbBuilder {
     let added: Arc<dyn Transport> = pipe.clone();
-    Orb::builder().transports(Transports::new(vec![Arc::new(Tcp::new()), added]))
+    Orb::builder().transports(Transports::new(vec![Arc::new(TcpTransport::new()), added]))
 }
 
 fn pipe_endpoint(name: &str) -> ProfileEndpoint {

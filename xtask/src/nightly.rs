@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::steps::{self, Steps};
 
 const PACKAGE: &str = "corelane-sys";
-/// Tests without system calls that take minutes under Miri.
+/// Tests without system calls, which take some minutes under Miri.
 const MIRI: [&str; 3] = ["ring::protocol", "hash_index::tests::every_slot", "hash_index::tests::index_agrees"];
 const TSAN: [&str; 6] = ["lock::", "pi_mutex::", "checkout_cell::", "ring::", "slab::", "mpsc::"];
 /// The target for ThreadSanitizer, which needs a standard library that is built for an explicit

@@ -40,8 +40,8 @@ pub(crate) fn run(steps: &mut Steps, extent: Extent) {
         return;
     }
     check::run(steps);
-    // One command for all packages: a second one for the package of the peers has other features,
-    // and would compile the libraries again.
+    // One command for all packages. A second command for the package of the peers would have other
+    // features, and would compile the libraries again.
     let mut tests = steps::cargo();
     tests.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
     if extent == Extent::Quick {

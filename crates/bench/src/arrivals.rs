@@ -90,8 +90,8 @@ impl ArrivalReporter {
         // `Relaxed`: several threads count, and no other memory depends on the number.
         let arrived = self.arrived.fetch_add(1, Ordering::Relaxed) + 1;
         if arrived.is_multiple_of(self.group) {
-            // An error means that the benchmark has ended. A Unix socket takes all 8 bytes in one
-            // call.
+            // The result is ignored: an error means that the benchmark has ended, and a Unix socket
+            // takes all 8 bytes in one call.
             let _ = socket::send(self.socket.as_fd(), &now.to_ne_bytes(), WaitMode::Block);
         }
     }

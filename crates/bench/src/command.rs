@@ -1,4 +1,4 @@
-//! The command `corelane bench`.
+//! The command `corelane bench`, which lists, runs and reports benchmarks.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -66,7 +66,7 @@ pub const EXIT_FAILURE: u8 = 1;
 pub const EXIT_WRONG_USAGE: u8 = 2;
 
 /// The benchmarks that set the cores' idle states. The command releases its [`IdleStateLock`]
-/// before them.
+/// before it runs one of them.
 const SET_IDLE_STATES: [&str; 2] = [OS, INSTEAD];
 const OS: &str = "os";
 const INSTEAD: &str = "instead";

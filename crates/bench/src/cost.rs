@@ -148,8 +148,8 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             (Cost::so_far(None, None).since(inside), Cost::so_far(Some(own), Some(own)).since(outside))
         };
-        // The work is repeated, because the switches of a thread of another test leave the sum when
-        // the thread ends.
+        // The sum counts living threads only. The work is repeated, because a thread of another
+        // test may end and leave the sum.
         let undisturbed = (0..100).map(|_| work()).find(|(_, outside)| outside.voluntary_switches >= 2);
         let (inside, outside) = undisturbed.expect("one of 100 attempts is undisturbed");
         assert!(inside.client_us > 1000.0 && inside.server_us == 0.0, "{inside:?}");

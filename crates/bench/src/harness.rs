@@ -12,7 +12,7 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FigureLabel {
     pub(crate) bench: &'static str,
-    /// For bare sockets, `floor`.
+    /// The measured product; `floor` for bare sockets.
     pub(crate) peer: &'static str,
     /// `tcp`, `unix` or `shm`; `none` for calls within one process.
     pub(crate) transport: &'static str,
@@ -43,7 +43,7 @@ pub(crate) trait MeasuredSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedQuantity {
     Median,
-    /// Calls per second. The ratio is that of the times per call.
+    /// Calls per second. The ratio compares the times per call.
     Rate,
 }
 
@@ -179,7 +179,8 @@ impl CollectedSamples {
         let first = self.samples.len();
         subject.run(run_length.warm_up, 0, &mut self.samples).map_err(named)?;
         let before = Cost::so_far(subject.client_pid(), subject.server_pid());
-        // To read the costs displaces the calls' data from the caches.
+        // The reading of the costs displaces the calls' data from the caches, so uncounted calls
+        // come first.
         let again = run_length.warm_up.min(run_length.count / RE_WARM);
         let whole = subject.run(again, run_length.count, &mut self.samples).map_err(named)?;
         self.cost.add(Cost::so_far(subject.client_pid(), subject.server_pid()).since(before));

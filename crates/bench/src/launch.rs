@@ -108,7 +108,7 @@ pub(crate) fn start_server_with_nested_poa(
     keys: KeyLifetime,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    // Adds 1 for the root POA, because numbers in arguments start at 1.
+    // Adds 1 for the root POA, because the server refuses 0 as an argument. The server subtracts 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }

@@ -22,8 +22,8 @@ const SLEEP: Duration = Duration::from_micros(200);
 pub struct MachineCosts {
     /// The cores that the process may use.
     pub cores: Vec<usize>,
-    /// True if the measuring threads had fixed priorities. In the ordinary class, other threads and
-    /// the timer slack of the kernel add to the times.
+    /// True if the measuring threads had fixed priorities. In the ordinary scheduling class, other
+    /// threads and the timer slack of the kernel add to the times.
     pub has_fixed_priorities: bool,
     /// Times from the end of a sleep until the sleeping thread runs.
     pub timer_latencies: Vec<u64>,

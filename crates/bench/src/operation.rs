@@ -142,8 +142,8 @@ impl MeasuredOperation {
             // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
             MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first structure begins at offset 4 and takes 10 bytes. Each further one takes 8,
-            // of which one is padding.
+            // The first structure begins at offset 4 and takes 10 bytes. Each further structure
+            // takes 8 bytes, of which one is padding.
             MeasuredOperation::Structs(0) => 4,
             MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count)

@@ -135,8 +135,8 @@ impl<'o> Report<'o> {
         self.add_json_values(title, values)
     }
 
-    /// Writes single numbers as JSON lines without text, and adds those with a bound to the next
-    /// verdict.
+    /// Writes single numbers as JSON lines without text, and adds the values with a bound to the
+    /// next verdict.
     pub(crate) fn add_json_values(&mut self, title: &str, values: &[SingleValue]) -> Result<(), Failure> {
         for value in values {
             let mut object = labelled(self.object("value").string("group", title), &value.label)

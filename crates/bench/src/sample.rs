@@ -77,8 +77,8 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Computes the statistics of `times`, which are in nanoseconds. The rate is the number of calls
-    /// in `times` divided by the seconds of `whole`. Returns `None` if there are no times.
+    /// Computes the statistics of `times`, which are in nanoseconds. The rate is the number of
+    /// calls in `times` divided by the seconds of `whole`. Returns `None` if there are no times.
     #[must_use]
     pub(crate) fn of(times: &[u64], whole: Duration) -> Option<Summary> {
         let mut sorted = times.to_vec();

@@ -47,7 +47,8 @@ impl OperationSet {
         let config = label.config.strip_prefix(label.transport).and_then(|rest| rest.strip_prefix(", "));
         let config = config.unwrap_or(&label.config);
         let config = config.strip_prefix("with marshalling, ").unwrap_or(config);
-        // Dynamic invocation and batches append text to the configuration.
+        // Dynamic invocation and batches append text to the configuration, so the whole text is
+        // compared.
         let per_connection = |config: &str| config == "thread per connection";
         let followers = |config: &str| {
             config.strip_prefix("leader/followers, ").is_some_and(|threads| threads.parse::<u32>().is_ok())
@@ -77,7 +78,7 @@ enum TargetBound {
     OmniOrb(f64),
     Baseline(f64),
     Median(f64),
-    /// Maximum ratio to the fastest of the variants that are no baseline.
+    /// Maximum ratio to the fastest of the variants that are not a baseline.
     Fastest(f64),
 }
 

@@ -1,5 +1,5 @@
-//! Command lines. The descriptions of options and words for clap come from the help texts, which
-//! are written by hand.
+//! Parsing of command lines with clap. The help texts, which are written by hand, provide clap's
+//! descriptions of options and words.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -191,8 +191,8 @@ pub(crate) fn idl_options_of(parsed: &ArgMatches) -> corelane_idl::compile::Comp
     corelane_idl::compile::CompileOptions {
         include: parsed.get_many::<OsString>("include").into_iter().flatten().map(Into::into).collect(),
         defines: texts(parsed, "define"),
-        idl_4: parsed.get_flag("idl-4"),
-        case_sensitive: parsed.get_flag("case-sensitive"),
+        is_idl_4_enabled: parsed.get_flag("idl-4"),
+        is_case_sensitive: parsed.get_flag("case-sensitive"),
         ..corelane_idl::compile::CompileOptions::default()
     }
 }
@@ -235,8 +235,8 @@ impl ArgumentRefusal {
         }
     }
 
-    /// Returns the message of a subcommand. If the option is unknown, the message says `here`,
-    /// because another subcommand may have the option.
+    /// Returns the user's message for a refused subcommand. The message says that an unknown option
+    /// does not exist `here`, because another subcommand may have it.
     pub(crate) fn subcommand_reason(self) -> Option<String> {
         match self {
             ArgumentRefusal::Unknown(word) if word.starts_with('-') => {
@@ -248,7 +248,7 @@ impl ArgumentRefusal {
     }
 }
 
-/// Returns the exit status.
+/// Prints the reason of the refusal, if there is one, and the help text. Returns the exit status.
 pub(crate) fn print_refusal(reason: Option<String>, help: &str, out: &mut dyn Write) -> u8 {
     let _ = match &reason {
         Some(reason) => write!(out, "error: {reason}\n\n{help}"),
@@ -302,8 +302,8 @@ pub(crate) fn parse_subcommand(
     subcommand.ok_or_else(|| ArgumentRefusal::Other("no command is given".to_owned()))
 }
 
-/// Moves the positional words behind the options and a `--`. `is_word` gets a word and the number
-/// of positional words before it, and returns true for a positional word. It is not called for the
+/// Moves the positional words to the end, after a `--`. `is_word` gets a word and the number of
+/// positional words before it, and returns true for a positional word. It is not called for the
 /// values of options.
 pub(crate) fn move_positionals_last(
     command: &Command,

@@ -119,7 +119,7 @@ fn show_commands(wanted: &str, is_json: bool) -> Result<String, String> {
 }
 
 struct KnownOption {
-    /// For example `naming serve`.
+    /// The command with its subcommand, for example `naming serve`.
     command: String,
     name: String,
     takes_value: bool,
@@ -162,7 +162,8 @@ enum Source {
     File(String),
 }
 
-/// The configured values of an option. An option without a value has `true` or `false`.
+/// The configured values of an option. The value of an option without an argument is `true` or
+/// `false`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     values: Vec<OsString>,

@@ -23,7 +23,7 @@ pub(crate) struct Types<'c> {
     /// Definitions whose TypeCodes are under construction. Inside its own TypeCode, a definition
     /// becomes a recursive TypeCode.
     open: Vec<DefinitionId>,
-    /// A TypeCode with a recursion to a definition in `open` is not in the map.
+    /// The complete TypeCodes. A TypeCode that refers to a definition in `open` is not stored.
     made: HashMap<DefinitionId, TypeCode>,
     values: u32,
 }
@@ -165,7 +165,7 @@ impl<'c> Types<'c> {
             DefinitionKind::Value(value) => {
                 let state = value.state.iter().map(|(member, public)| {
                     let name = self.compilation.symbols.text(member.name).to_owned();
-                    Ok(ValueMember { name, ty: self.of(&member.ty)?, public: *public })
+                    Ok(ValueMember { name, ty: self.of(&member.ty)?, is_public: *public })
                 });
                 let state = state.collect::<Result<Vec<_>, String>>()?;
                 let modifier = match value.flavor {

@@ -276,8 +276,8 @@ fn own_type<'j>(
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // The content of a value box may have the members `type` and `value`, and no type inherits from
-    // a box.
+    // The content of a value box may itself be an object with the members `type` and `value`. It
+    // does not name another type, because no type inherits from a box.
     if expected.kind() == TypeCodeKind::ValueBox {
         return Ok(None);
     }
@@ -292,7 +292,7 @@ fn own_type<'j>(
         Some((name, value)) => {
             let mut found = all_named(name, types);
             if !found.is_empty() {
-                // An abstract type has no state.
+                // Abstract types are left out: they have no state, so no value has such a type.
                 let is_concrete = |own: &TypeCode| {
                     own.type_modifier() != Some(ABSTRACT) && own.kind() != TypeCodeKind::AbstractInterface
                 };
@@ -446,7 +446,8 @@ fn all_named(name: &str, types: &mut Types<'_>) -> Vec<(String, TypeCode)> {
     if let Some(basic) = basics.into_iter().find(|basic| basic.kind().name() == name) {
         return vec![(name.to_owned(), basic)];
     }
-    // The printed form `struct Point`, for example, begins with the kind.
+    // The printed form begins with the kind, for example `struct Point`, so the last word is the
+    // name.
     let found = types.named(name.rsplit(' ').next().unwrap_or_default());
     let made = |id| Some((format!("::{}", types.scoped_name(id)), types.of_definition(id).ok()?));
     found.into_iter().filter_map(made).collect()

@@ -63,7 +63,7 @@ pub(crate) fn completions(words: vec::IntoIter<OsString>, out: &mut dyn Write) -
         let reason = format!("there are no completions for `{}`", excerpt(name));
         return arguments::print_refusal(Some(reason), COMPLETIONS_USAGE, out);
     };
-    // The generator panics if its output fails.
+    // The generator panics if its output fails, so it writes to memory.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut program(), "corelane", &mut text);
     let _ = out.write_all(&text);

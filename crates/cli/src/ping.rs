@@ -236,7 +236,7 @@ fn first_answer(orb: &Orb, candidate: &Candidate, timeout: Duration) -> Result<O
     let object = orb.string_to_object(&text).map_err(|error| printable(&error.to_string()))?;
     let object = object.ok_or("the reference is nil")?.with_timeout(timeout.max(MIN_TIMEOUT));
     match object.validate_connection() {
-        // An exception without a detail is an answer of the server.
+        // An exception without a detail is an answer of the server, so the server is reached.
         Err(exception) if exception.kind() != SystemExceptionKind::ObjectNotExist && exception.detail().is_some() => {
             Err(printable(&exception.to_string()))
         }

@@ -222,7 +222,7 @@ fn stream_to_text(stream: &StatusFields) -> String {
             field("frames_missed"),
             field("frames_in_context"),
         );
-        // Without a kernel thread, the frames wait in rings.
+        // Without a kernel thread, the frames wait in rings, and the transport has no queue.
         if has("kernel_thread") {
             text += &format!("    queue    {} frames, thread {}\n", field("queue_frames"), field("kernel_thread"));
         }
@@ -246,7 +246,8 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
     let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
     let has_owner = users().any(|report| report.field("journal").is_some());
-    // A process that has its program on the interface says most about the interface.
+    // A process whose program is on the interface reports most about the interface, so its report
+    // comes first.
     let user = users().max_by_key(|report| steers(report));
     let unread = found.silent_sockets;
     let found = match (user, steering_refusal()) {

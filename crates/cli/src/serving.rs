@@ -30,7 +30,7 @@ impl ServerOptions<'_> {
     }
 }
 
-/// Returns a `corbaloc:` URL of the object with the plain key for each TCP address of the ORB.
+/// Returns a `corbaloc:` URL of the object with this plain key, for each TCP address of the ORB.
 pub(crate) fn corbaloc_urls(orb: &Orb, key: &str) -> Vec<String> {
     let url = |endpoint: &Endpoint| match endpoint {
         Endpoint::Tcp { host, port } if host.contains(':') => Some(format!("corbaloc::1.2@[{host}]:{port}/{key}")),

@@ -263,7 +263,8 @@ fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint
     for (leaves, arrives) in [("request sent", "octets read"), ("reply sent", "reply read")] {
         let arrivals = of(arrives);
         for from in of(leaves) {
-            // The receiver may have the message before the sender's call returns.
+            // The receiver may have the message before the sender's call returns, so an arrival may
+            // precede its departure.
             let others = arrivals
                 .iter()
                 .filter(|to| to.0 != from.0 && (to.1.request_id == from.1.request_id || to.1.request_id == 0));

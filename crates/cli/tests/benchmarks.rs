@@ -25,7 +25,7 @@ const LITTLE: &[&str] = &["--quick", "--count", "2", "--warm-up", "0", "--repeti
 fn also(name: &str) -> &'static [&'static str] {
     match name {
         "counts" => &["--op", "octet"],
-        // It compares numbers of cores.
+        // `cores` compares numbers of cores, so it must not be pinned to cores.
         "cores" => &["--unpinned"],
         _ => &[],
     }

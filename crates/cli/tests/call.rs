@@ -61,12 +61,12 @@ fn choice() -> TypeCode {
 }
 
 fn mark() -> TypeCode {
-    let at = ValueMember { name: "at".into(), ty: TypeCode::LONG, public: true };
+    let at = ValueMember { name: "at".into(), ty: TypeCode::LONG, is_public: true };
     TypeCode::value("IDL:test/Shop/Mark:1.0", "Mark", 0, None, [at]).unwrap()
 }
 
 fn heavy() -> TypeCode {
-    let weight = ValueMember { name: "weight".into(), ty: TypeCode::DOUBLE, public: true };
+    let weight = ValueMember { name: "weight".into(), ty: TypeCode::DOUBLE, is_public: true };
     TypeCode::value("IDL:test/Shop/Heavy:1.0", "Heavy", 0, Some(mark()), [weight]).unwrap()
 }
 
@@ -75,7 +75,7 @@ fn any_box() -> TypeCode {
 }
 
 fn yard() -> [TypeCode; 2] {
-    let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
+    let member = |name: &str, ty| ValueMember { name: name.into(), ty, is_public: true };
     let place = [member("type", TypeCode::STRING)];
     let mark = TypeCode::value("IDL:test/Yard/Mark:1.0", "Mark", 0, None, place).unwrap();
     let tons = [member("tons", TypeCode::LONG)];

@@ -62,7 +62,7 @@ fn analyse_gives_the_response_times_of_the_literature() {
         assert_eq!(status(&output), 0, "{}", text(&output));
         let report = json(&output);
         let mut found = responses(&report);
-        // Tasks of equal period may have their priorities in either order.
+        // The two tasks of equal period may have their priorities in either order.
         found.sort_by(f64::total_cmp);
         assert_eq!(found, expected);
         assert_eq!(
@@ -273,8 +273,8 @@ fn server_enforces_rates_if_it_is_asked_to() {
             let output = output.expect("the program starts");
             [0, 1, 2].map(|question| json(&output)["questions"][question]["failures"].clone())
         };
-        // LocateRequests have no rate. The first request runs, the second waits for an hour, and
-        // later ones are refused.
+        // LocateRequests have no rate, so they are always answered. The first request runs, the
+        // second waits for an hour, and later ones are refused.
         assert_eq!(ping(), [0, 0, failures[2]].map(Json::from), "{options:?}");
         assert_eq!(ping(), failures.map(Json::from), "{options:?}");
     }
@@ -282,8 +282,9 @@ fn server_enforces_rates_if_it_is_asked_to() {
 
 #[test]
 fn server_charges_the_mode_of_its_pool() {
-    // 30 us of reading delay a request by 60 us, its own reading included, and work above the job
-    // on the manager's core. The hand-over costs 30 us.
+    // The reading of a request costs 30 us. It delays a request by 60 us, for one reading before
+    // the request and its own. It also counts as 30 us of work above the job. The hand-over costs
+    // 30 us.
     for (mode, response) in [("bound", 10_000_000), ("manager", 10_120_000), ("leader-followers", 10_120_000)] {
         let server = AdmissionServer::start_with("1", &["--mode", mode]);
         let file = "[[task]]\nname = 'first'\nexecution = '10ms'\nperiod = '100ms'\n";
@@ -469,7 +470,7 @@ fn top_prints_views_until_it_is_terminated() {
     command.args(["cores", "top", "--refresh", "50ms", "--at", &server.at]);
     let mut process = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-    // The second view has the share of each core that jobs have used.
+    // The second view has the share of each core that jobs have used since the first view.
     for share in ["-", "0.000"] {
         let line = lines.by_ref().map(|line| line.expect("UTF-8")).find(|line| line.starts_with("1 ")).expect("a view");
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["1", "0.000", "0.000", "0.950", share, "0"]);

@@ -21,7 +21,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        // The path of a Unix socket has a small maximum length.
+        // The path of a Unix socket has a small maximum length, so the folder is in the system's
+        // folder for temporary files.
         let path = std::env::temp_dir().join(format!("corelane-cs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
@@ -130,11 +131,11 @@ fn promised(tasks: &TasksRef) -> BTreeMap<u64, TaskRecord> {
 #[test]
 fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
     let folder = Folder::new("held");
-    let (listen, store) = (format!("unix:{}", folder.text("s")), folder.text("books.db"));
+    let (listen, store) = (format!("unix:{}", folder.text("s")), folder.text("tasks.db"));
     let mut server = Server::start(&listen, &store);
     let (_orb, tasks) = server.connect();
     let target = Some(tasks.as_object().clone());
-    // More tasks than endpoints: the last ones have the addresses of the pool.
+    // There are more tasks than endpoints, so the last tasks have the addresses of the pool.
     let held: Vec<Promise> = (0..20)
         .map(|number| tasks.admit(&spec(&format!("t{number}"), 5 * MS, target.clone(), HOUR)).unwrap())
         .collect();
@@ -178,8 +179,8 @@ fn killed_server_holds_promises_with_their_tokens_cores_and_references() {
 #[test]
 fn references_over_tcp_keep_the_task_ports() {
     let folder = Folder::new("ports");
-    let store = folder.text("books.db");
-    // The ports are below those that the kernel gives to clients.
+    let store = folder.text("tasks.db");
+    // The ports are below those that the kernel gives to clients, so no client takes one of them.
     let first = 12_000 + std::process::id() % 15_000;
     let options = ["--store", &store, "--task-ports", &first.to_string()];
     let mut server = Server::start_with("tcp:127.0.0.1:0", &options);
@@ -201,7 +202,7 @@ fn references_over_tcp_keep_the_task_ports() {
 #[test]
 fn unusable_stores_are_refused_with_advice() {
     let folder = Folder::new("unusable");
-    let (store, names) = (folder.text("books.db"), folder.text("names.db"));
+    let (store, names) = (folder.text("tasks.db"), folder.text("names.db"));
     let server = Server::start("tcp:127.0.0.1:0", &store);
     let said = refused(&["--store", &store]);
     assert!(said.contains(&format!("in use by process {}", server.process.id())), "{said}");
@@ -395,7 +396,7 @@ fn kill_client(reference: &str, cycle: usize) {
 #[test]
 fn promises_survive_kill_9() {
     let folder = Folder::new("crash");
-    let (listen, store) = (format!("unix:{}", folder.text("s")), folder.text("books.db"));
+    let (listen, store) = (format!("unix:{}", folder.text("s")), folder.text("tasks.db"));
     let cycles: usize = std::env::var("CORELANE_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
     let mut server = Server::start(&listen, &store);
     let client = |number: usize| Client {

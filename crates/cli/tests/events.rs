@@ -1,4 +1,4 @@
-//! `corelane events`: a server, a consumer and a supplier as processes.
+//! Tests of `corelane events` with a server, a consumer and a supplier as processes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -136,7 +136,8 @@ fn tail_prints_the_sets_of_a_filter() {
         let line: Json = serde_json::from_str(line).expect("JSON");
         (line["type"].as_i64(), line["source"].as_i64())
     };
-    // The consumer may have connected between the two events of a set.
+    // The consumer may have connected between the two events of a set, so their order is not
+    // checked.
     let mut events = [event(&lines.0), event(&lines.1)];
     events.sort_unstable();
     assert_eq!(events, [(Some(17), Some(2)), (Some(19), Some(3))]);
@@ -246,7 +247,8 @@ fn job_that_an_undeclared_job_may_delay_is_not_analysed() {
             "{CHANNEL_FILE}\n[[subscription]]\nname = 'display'\nfilter = 'inertial'\n\n[[subscription]]\n{subscription}"
         )
     };
-    // An undeclared job in the lane of the display, and on its core.
+    // A job without a declared load, in the lane of the display and on its core, delays the
+    // display.
     let undeclared = with("name = 'log'\nfilter = 'interval 1s'\nlane = 20\n");
     let (said, status) = check(&[], &undeclared);
     assert!(said.contains("  not analysed: delayed by log (interval 1s)\n"), "{said}");
@@ -604,7 +606,7 @@ fn serve_meters_a_supplier_by_the_schedule_of_a_channel_file() {
     for _ in 0..3 {
         supplier.push(std::slice::from_ref(&event)).unwrap();
     }
-    // A call with an answer comes after the oneways.
+    // The answer to this call shows that the server has received the oneways before it.
     supplier.disconnect_push_consumer().unwrap();
     let monitor = format!("{}/CorelaneEvents", cos.strip_suffix("/flight").expect("the channel's key"));
     let said = output(&["stat", "--at", &monitor, "flight"]);

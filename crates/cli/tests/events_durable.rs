@@ -1,4 +1,4 @@
-//! `corelane events` with a store: durable channels over restarts, and over `kill -9`.
+//! Tests of `corelane events` with a store: durable channels over restarts, and over `kill -9`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -117,7 +117,7 @@ fn channels_events_and_consumers_survive_restarts_of_the_server() {
     assert!(lines[0].contains("one") && lines[1].contains("two"), "{lines:?}");
     server.end();
 
-    // Without `--channel`, the server has the channels of the file.
+    // Without `--channel`, the server serves the channels of the store.
     let server = Server::start(&["--store", &store, "--destroy-by-clients"], &listen);
     let flight = server.at("flight");
     let lines = says(&["replay", "--consumer", "log", "--json", &flight]);
@@ -174,7 +174,7 @@ fn server_that_is_asked_to_end_commits_the_oneways_that_wait() {
         let header = EventHeader { r#type: 16, source, ..EventHeader::default() };
         proxy.push(&[Event { header, ..Event::default() }]).expect("sent");
     }
-    // The answer follows the last push on its connection.
+    // The answer shows that the server has received the pushes before it on this connection.
     proxy.as_object().non_existent().expect("an answer");
     server.end();
     let server = Server::start(&["--store", &store], &listen);
@@ -187,7 +187,8 @@ fn stored_channel_that_cannot_be_served_is_reported() {
     let folder = Folder::new("unserved");
     let file = FileStore::open(folder.file(), STORED_EVENTS).expect("a store");
     let mut revision = file.for_each(&mut |_, _| Ok(())).expect("the store is read");
-    // The factory has the key of the first channel.
+    // The key of the channel `omniEvents` is the key of the factory, so the channel cannot be
+    // served.
     for (number, name) in (0_u32..).zip(["omniEvents", "ground"]) {
         let key = [&[1][..], &number.to_be_bytes()].concat();
         let numbers = [1, 0, 0, 100, 1_000, 0_u64].map(u64::to_be_bytes).concat();
@@ -228,7 +229,7 @@ fn wrong_words_and_servers_without_a_store_are_refused() {
     refused(&["serve", "--listen", ANY_PORT, "--store", &folder.file()], 1, "is not a store of Corelane");
 }
 
-/// A channel that does not wait for events, and that has one from the fourth question on.
+/// A channel that does not wait for events. It returns its only event from the fourth question on.
 struct Impatient(AtomicUsize);
 
 impl EventChannel for Impatient {

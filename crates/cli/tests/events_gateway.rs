@@ -1,5 +1,5 @@
-//! `corelane events gateway`: two servers and a gateway as processes, also over `kill -9` of the
-//! gateway.
+//! Tests of `corelane events gateway` with two servers and a gateway as processes, some with `kill
+//! -9` of the gateway.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -178,12 +178,12 @@ fn gateway_passes_events_shows_its_state_and_ends_at_sigterm() {
     };
     assert_eq!((&shown["is_connected"], &shown["channel"]), (&true.into(), &"flight".into()), "{shown}");
     let text = String::from_utf8(run(&["stat", "--at", &monitor, "flight"]).stdout).expect("UTF-8");
-    // The gateway connects again if the machine pauses.
+    // The gateway connects again if the machine pauses, so any number of reconnects is permitted.
     let (_, state) = text.split_once(" connected, reconnects ").unwrap_or_else(|| panic!("{text}"));
     assert!(state.trim_start_matches(|it: char| it.is_ascii_digit()).starts_with("\n    received "), "{text}");
     let rest = gateway.terminate();
     let lines = rest.lines().map(|line| serde_json::from_str::<Json>(line).expect("JSON"));
-    // The lines with the state of a gateway have its problem.
+    // Only the lines with the state of a gateway have the member `problem`.
     let counts: Vec<Json> = lines.filter(|line| line.get("problem").is_none()).collect();
     assert_eq!((&counts[0]["from"], &counts[0]["to"]), (&north.as_str().into(), &south.as_str().into()), "{rest}");
     let sum = ["forwarded", "duplicates", "returned", "ttl_ended", "waiting"].map(|it| counts[0][it].as_u64().unwrap());

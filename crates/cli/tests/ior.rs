@@ -1,4 +1,4 @@
-//! `corelane ior` and `corelane ior make` with recorded, damaged and very long references.
+//! Tests of `corelane ior` and `corelane ior make` with recorded, damaged and very long references.
 
 use std::fs;
 use std::path::{Path, PathBuf};

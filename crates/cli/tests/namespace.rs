@@ -50,7 +50,8 @@ fn plan_runs_benchmarks_in_a_network_namespace() {
     let plan = json!({"schema": "corelane-plan", "version": 1, "runs": [run]});
     fs::write(folder.join("plan.json"), plan.to_string()).unwrap();
     ip(&["netns", "add", name]);
-    // The loopback interface of a new namespace is down.
+    // The loopback interface of a new namespace is down, so the plan fails if it runs in the
+    // namespace.
     assert!(!carried_out(&folder, &via).0, "the plan runs in the namespace");
     ip(&["-n", name, "link", "set", "lo", "up"]);
     let (well, lines) = carried_out(&folder, &via);

@@ -1,4 +1,4 @@
-//! `corelane ping` and `corelane doctor REFERENCE` with working, dead and hostile servers.
+//! Tests of `corelane ping` and `corelane doctor REFERENCE` with working, dead and hostile servers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -262,7 +262,8 @@ fn finding(reference: &str, check: &str) -> (i32, Json) {
     finding_within("20", reference, check)
 }
 
-/// `seconds` is the time that `doctor` gives each question.
+/// Examines a reference, and returns the exit status and the finding of `check`. `seconds` is the
+/// maximum time of each question.
 fn finding_within(seconds: &str, reference: &str, check: &str) -> (i32, Json) {
     let output = corelane(&["doctor", "--json", "--timeout", seconds, reference]);
     let report = json(&output);

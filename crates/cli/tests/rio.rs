@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, IoClass, IoProperties, Transport, Wait};
+use corelane_net::{Endpoint, IoClass, IoProperties, Transport, WaitLimit};
 use corelane_rio::admission::{ProcessingCost, StreamResources};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamAdmission};
@@ -82,12 +82,12 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     assert_eq!(own_transports(), Vec::<Json>::new());
 
     transport.attach_orb();
-    assert_eq!(client.send(&[1; 9_000], Wait::Block).expect("room"), 9_000);
+    assert_eq!(client.send(&[1; 9_000], WaitLimit::Block).expect("room"), 9_000);
     let mut received = 0;
     while received < 5_000 {
-        received += server.recv(&mut [0; 9_000], Wait::Block).expect("bytes of the budget");
+        received += server.recv(&mut [0; 9_000], WaitLimit::Block).expect("bytes of the budget");
     }
-    assert!(server.recv(&mut [0; 1], Wait::Now).is_err());
+    assert!(server.recv(&mut [0; 1], WaitLimit::Now).is_err());
     let transports = own_transports();
     let [found] = transports.as_slice() else { panic!("one transport: {transports:?}") };
     assert_eq!(found["level"], json!("socket options"));
@@ -167,7 +167,7 @@ fn a_process_of_another_user() {
             let listener = UnixListener::bind_addr(&address).expect("a new name");
             std::thread::spawn(move || {
                 for connection in listener.incoming() {
-                    // The reader may have ended.
+                    // Ignores an error: the reader may have ended.
                     let _ = connection.expect("a connection").write_all(text.as_bytes());
                 }
             });
@@ -272,7 +272,7 @@ fn clean_restores_no_settings_of_a_live_process() {
     let status = text(&rio(&["status", "lo"]));
     assert!(status.contains(&format!("  journal: {}/", folder.display())), "{status}");
     assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
-    // Without capabilities, the discipline of real-time I/O stays.
+    // Without capabilities, the command cannot remove the discipline of real-time I/O.
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_corelane"), "rio", "clean", "lo"]);
     let output = command.output().expect("util-linux is installed");
@@ -311,7 +311,7 @@ fn clean_says_if_a_process_has_no_program() {
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 let report = format!("corelane-rio 1\ninterface=lo\nlevel={level}\n");
-                // The reader may have ended.
+                // Ignores an error: the reader may have ended.
                 let _ = connection.expect("a connection").write_all(report.as_bytes());
             }
         });

@@ -72,7 +72,7 @@ fn shown(words: &[&str]) -> Vec<Json> {
 }
 
 /// Returns true for numbers and for objects of numbers, because the vectors and the command show
-/// these in one form.
+/// such values in the same form.
 fn is_comparable(value: &Json) -> bool {
     match value {
         Json::Number(_) => true,

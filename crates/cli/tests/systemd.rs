@@ -90,7 +90,8 @@ fn unit_of_the_name_server_reports_its_start_and_ends_on_sigterm() {
         String::from_utf8_lossy(&state[..length]).into_owned()
     };
     let reference = folder.join("RUNTIME_DIRECTORY").join(settings["RuntimeDirectory"]).join("names.ior");
-    // The store must be in the folder that systemd preserves.
+    // The second start shows the name of the first only if the store is in the folder that systemd
+    // preserves.
     for expected in ["", "shop/\n"] {
         let service = start(&settings, &folder, &notify);
         assert_eq!(receive(), "READY=1\n");
@@ -118,7 +119,7 @@ fn systemd_accepts_the_unit() {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output();
         let output = output.expect("systemd-analyze starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Other units of the machine may have messages of their own.
+        // Messages about other units of the machine are ignored.
         said.lines().filter(|line| line.contains("corelane-naming")).collect::<Vec<_>>().join("\n")
     };
     assert_eq!(verify("systemd-verify", &unit()), "");

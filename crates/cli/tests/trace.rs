@@ -29,7 +29,7 @@ fn trace_has_both_processes_and_their_messages() {
     let events = traced("per-connection");
     let names: Vec<_> = of(&events, "M", "process_name").iter().map(|event| event["args"]["name"].clone()).collect();
     assert_eq!(names, ["client", "server"]);
-    // The server may not have recorded the last reply.
+    // The server may not have recorded the last reply, so one message may be missing.
     let (from, to) = (of(&events, "s", "message"), of(&events, "f", "message"));
     assert!(from.len() == to.len() && (5..=6).contains(&from.len()), "{from:?}");
     for (from, to) in from.iter().zip(&to) {

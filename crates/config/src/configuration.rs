@@ -42,9 +42,9 @@ pub struct EffectiveSetting {
 
 /// The settings of an ORB from a file, the environment and a program's arguments.
 ///
-/// A setting of the arguments replaces one of the environment, which replaces one of the file.
-/// Values that the program sets on the [builder](Self::builder) replace the settings of all
-/// sources.
+/// A setting of the arguments replaces a setting of the environment, which replaces a setting of
+/// the file. Values that the program sets on the [builder](Self::builder) replace the settings of
+/// all sources.
 ///
 /// # Examples
 /// ```

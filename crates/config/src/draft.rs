@@ -12,7 +12,7 @@ use corelane::{
     CallPolicies, CharSet, ConnectionLimits, ConnectionPoolExhaustedAction, Dispatch, Limits, NestedWait, OnewayBatch,
     OrbBuilder, PoolConfig, SpinPolicy, Transports, Version,
 };
-use corelane_net::{AllowedUsers, SharedMemory, Tcp, Transport, Unix};
+use corelane_net::{AllowedUsers, SharedMemoryTransport, TcpTransport, Transport, UnixTransport};
 
 use crate::threadpool::ConfiguredThreadpool;
 
@@ -449,10 +449,10 @@ impl Draft {
         let names = self.orb.transports.as_deref().unwrap_or(&ALL);
         let transport = |name: &BuiltInTransport| -> Arc<dyn Transport> {
             match name {
-                BuiltInTransport::Tcp => Arc::new(Tcp::new()),
-                BuiltInTransport::Unix => Arc::new(Unix),
+                BuiltInTransport::Tcp => Arc::new(TcpTransport::new()),
+                BuiltInTransport::Unix => Arc::new(UnixTransport),
                 BuiltInTransport::SharedMemory => {
-                    let mut memory = SharedMemory::default();
+                    let mut memory = SharedMemoryTransport::default();
                     if let Some(users) = allowed_users {
                         memory = memory.allowed_users(users);
                     }

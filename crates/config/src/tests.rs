@@ -357,7 +357,8 @@ fn each_setting_has_an_effect() {
 fn each_default_is_the_default_of_the_code() {
     let mut compared = 0;
     for (setting, known) in all_settings() {
-        // The builder's own defaults are those of docs/options.md, which tests/pages.rs compares.
+        // The defaults of keys without a section are those of the builder, which tests/pages.rs
+        // compares with docs/options.md.
         if known.default == "none" || setting.parts().len() == 1 {
             continue;
         }

@@ -128,8 +128,8 @@ fn with_unit(text: &str) -> Option<(u64, &str, &str)> {
     Some((whole.parse().ok()?, fraction, unit.trim_start())).filter(|_| is_valid)
 }
 
-/// Returns the number `whole.fraction` times `unit`; `None` if the product is no whole number or
-/// too large.
+/// Returns the number `whole.fraction` times `unit`; `None` if the product is too large or not a
+/// whole number.
 fn times(whole: u64, fraction: &str, unit: u64) -> Option<u64> {
     let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let digits: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };

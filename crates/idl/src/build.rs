@@ -36,7 +36,7 @@ impl Builder {
         self
     }
 
-    /// Defines a macro.
+    /// Defines a preprocessor macro with this value.
     #[must_use]
     pub fn define(mut self, name: &str, value: &str) -> Self {
         self.options.defines.push(format!("{name}={value}"));
@@ -47,7 +47,7 @@ impl Builder {
     /// discriminators of unions.
     #[must_use]
     pub fn idl_4(mut self) -> Self {
-        self.options.idl_4 = true;
+        self.options.is_idl_4_enabled = true;
         self
     }
 
@@ -55,13 +55,13 @@ impl Builder {
     /// names, but some published IDL has them.
     #[must_use]
     pub fn case_sensitive(mut self) -> Self {
-        self.options.case_sensitive = true;
+        self.options.is_case_sensitive = true;
         self
     }
 
     /// Lets generated structures, unions, enumerations, exceptions and values derive a trait of
     /// another crate, such as `serde::Serialize`. The crate that includes the generated code must
-    /// depend on that crate.
+    /// depend on the crate of the trait.
     ///
     /// A type that contains, for example, a sequence of octets, an object reference, an `any` or a
     /// fixed-point number is generated without the derivation.

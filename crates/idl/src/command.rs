@@ -1,4 +1,4 @@
-//! `corelane idl`: the command line of the compiler.
+//! The command `corelane idl`, which compiles IDL files to Rust.
 
 use crate::build::{self, WriteOutcome};
 use crate::compile::{Compilation, CompileOptions};
@@ -120,7 +120,7 @@ fn one_file(
     })?;
     let result = finish(&mut compilation, file, arguments, styled, out);
     if last {
-        // Freeing a large tree takes time, and the process exits soon.
+        // Freeing a large tree takes time, and the process exits soon, so the tree is not freed.
         std::mem::forget((compilation, tree));
     }
     result

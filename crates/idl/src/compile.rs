@@ -22,10 +22,10 @@ pub struct CompileOptions {
     pub defines: Vec<String>,
     /// Accepts features of IDL 4 that CORBA 3 forbids, such as empty structures and octets as
     /// discriminators. Default: `false`.
-    pub idl_4: bool,
+    pub is_idl_4_enabled: bool,
     /// Treats names that differ only in case as different names, with a warning. If false, two such
     /// names in one scope are an error. Default: `false`.
-    pub case_sensitive: bool,
+    pub is_case_sensitive: bool,
     /// Traits of other crates that generated types derive, such as `serde::Serialize`. Default:
     /// empty.
     pub derives: Vec<String>,
@@ -68,9 +68,9 @@ impl CompileOptions {
             None => rest.next().ok_or_else(|| format!("`{name}` needs a value")),
         };
         if text == "--idl-4" {
-            self.idl_4 = true;
+            self.is_idl_4_enabled = true;
         } else if text == "--case-sensitive" {
-            self.case_sensitive = true;
+            self.is_case_sensitive = true;
         } else if text.starts_with("-I") {
             self.include.push(value("-I")?.into());
         } else if text.starts_with("-D") {
@@ -117,7 +117,7 @@ impl Compilation {
         let (mut sources, mut symbols) = (SourceMap::default(), Symbols::default());
         let mut diagnostics = Diagnostics::default();
         let limits = &options.limits;
-        if options.case_sensitive {
+        if options.is_case_sensitive {
             symbols.keep_case();
         }
         let environment = PreprocessorInputs {
@@ -131,7 +131,7 @@ impl Compilation {
         };
         let text = preprocess(environment, path, text);
         let tree = parse(&text, limits, &mut symbols, &mut diagnostics);
-        let model = resolve(&tree, limits, options.idl_4, &mut symbols, &mut diagnostics);
+        let model = resolve(&tree, limits, options.is_idl_4_enabled, &mut symbols, &mut diagnostics);
         diagnostics.sort(&sources);
         let (derives, externals) = (options.derives.clone(), options.externals.clone());
         let compilation = Self {

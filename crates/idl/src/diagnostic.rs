@@ -124,7 +124,8 @@ impl Diagnostic {
             let file = sources.file(sources.file_of(span));
             let start = (span.start - file.start_position()) as usize;
             let end = (span.end.saturating_sub(file.start_position()) as usize).min(file.text.len());
-            // A range of the last byte of a token may begin inside a character.
+            // A range of the last byte of a token may begin inside a character, so both ends move
+            // to the boundaries of characters.
             let start = file.text.floor_char_boundary(start.min(end));
             let mut end = file.text.ceil_char_boundary(end);
             if let Some(length) = file.text[start..end].find('\n') {
@@ -154,7 +155,7 @@ impl Diagnostic {
     #[must_use]
     pub fn to_json(&self, sources: &SourceMap) -> String {
         let place = |span: Span, label: &str| {
-            let (at, end) = (sources.location(span), sources.location(span.after()));
+            let (at, end) = (sources.location(span), sources.location(span.end_position()));
             format!(
                 r#"{{"file":{},"line":{},"column":{},"end_line":{},"end_column":{},"label":{}}}"#,
                 json_string(&at.path.display().to_string()),

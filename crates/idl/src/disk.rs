@@ -5,7 +5,7 @@ use crate::limits::CompilerLimits;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Reads files from the file system.
+/// A [`FileSource`] that reads files from the file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFiles;
 

@@ -72,7 +72,7 @@ fn text_of(bytes: &[u8]) -> String {
     text + &"};".repeat(open)
 }
 
-fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) -> Compilation {
+fn compile(messages: usize, text: Vec<u8>, is_idl_4_enabled: bool, files: &dyn FileSource) -> Compilation {
     let limits = CompilerLimits {
         max_expanded_tokens: 4_000,
         max_inclusions: 6,
@@ -80,7 +80,7 @@ fn compile(messages: usize, text: Vec<u8>, idl_4: bool, files: &dyn FileSource) 
         ..CompilerLimits::default()
     };
     let (defines, include) = (vec!["VALUE=1".to_owned()], vec!["in".into()]);
-    let options = CompileOptions { defines, include, limits, idl_4, ..CompileOptions::default() };
+    let options = CompileOptions { defines, include, limits, is_idl_4_enabled, ..CompileOptions::default() };
     let mut compilation = Compilation::from_text(Path::new("fuzz.idl"), text, &options, files);
     if compilation.is_accepted() {
         let _ = compilation.to_rust();

@@ -38,8 +38,8 @@ pub struct Definition {
     pub kind: DefinitionKind,
     /// Index of the definition's first token, used to find the comments in front of it.
     pub first_token: usize,
-    /// True if values cannot leave the process, as for a local interface and types that contain
-    /// one.
+    /// True if values cannot leave the process, as for a local interface and a type that contains a
+    /// local interface.
     pub is_local: bool,
     pub(crate) last_alias: Option<DefinitionId>,
     /// Number of array elements in one value of this type. The sizes of nested arrays are
@@ -182,7 +182,7 @@ pub struct BitsetField {
 pub struct Interface {
     /// `abstract`, `local` or neither.
     pub flavor: InterfaceFlavor,
-    /// True with a body.
+    /// True if the definition has a body, false if there are only forward declarations.
     pub is_defined: bool,
     /// The interface's direct bases.
     pub bases: Vec<DefinitionId>,
@@ -195,7 +195,7 @@ pub struct Interface {
 pub struct ValueDeclaration {
     /// `abstract`, `custom` or neither.
     pub flavor: ValueFlavor,
-    /// True with a body.
+    /// True if the definition has a body, false if there are only forward declarations.
     pub is_defined: bool,
     /// True if `truncatable`.
     pub is_truncatable: bool,
@@ -214,7 +214,7 @@ pub struct ValueDeclaration {
 /// A structure or exception.
 #[derive(Debug)]
 pub struct Struct {
-    /// True with a body.
+    /// True if the definition has a body, false if there are only forward declarations.
     pub is_defined: bool,
     /// The struct's base (IDL 4).
     pub base: Option<DefinitionId>,
@@ -242,7 +242,7 @@ pub struct Member {
 /// A union.
 #[derive(Debug)]
 pub struct Union {
-    /// True with a body.
+    /// True if the definition has a body, false if there are only forward declarations.
     pub is_defined: bool,
     /// The discriminator's type.
     pub discriminator: Type,
@@ -356,7 +356,7 @@ pub enum ConstantValue {
 }
 
 impl Model {
-    /// Returns a definition.
+    /// Returns the definition with this index.
     #[must_use]
     pub fn get(&self, id: DefinitionId) -> &Definition {
         &self.definitions[id.0 as usize]

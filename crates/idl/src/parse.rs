@@ -1,7 +1,7 @@
 //! The parser: recursive descent from tokens to the syntax tree.
 //!
-//! It returns a tree of the valid declarations, and a message for each error. After an error it
-//! continues after the next `;`, or at the `}` of the enclosing body.
+//! The parser returns a tree of the valid declarations, and a message for each error. After an
+//! error it continues after the next `;`, or at the `}` of the enclosing body.
 
 pub(crate) mod declaration;
 mod expression;
@@ -154,7 +154,7 @@ impl Parser<'_> {
 
     fn expected<T>(&mut self, what: &str) -> ParseResult<T> {
         let (token, found) = (self.token(), self.found());
-        // The preprocessor has already reported an unknown token.
+        // The preprocessor has already reported an unknown token, so the parser adds no message.
         if token.kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
@@ -172,8 +172,8 @@ impl Parser<'_> {
     }
 
     /// Takes the `;` after a declaration. A missing `;` is reported, unless the declaration ends
-    /// with an unclosed literal. It is no failure at the end of a line, in front of `}` or at the
-    /// end of the text.
+    /// with an unclosed literal. The function succeeds without a `;` at the end of a line, in front
+    /// of `}` and at the end of the text.
     fn end_of(&mut self, what: &str) -> ParseResult<()> {
         if self.take(P::Semicolon).is_some() {
             return Ok(());
@@ -185,7 +185,7 @@ impl Parser<'_> {
         if next.starts_line && self.at.checked_sub(1).is_some_and(|at| self.is_unclosed(&self.text.tokens[at])) {
             return Ok(());
         }
-        let span = self.before().after();
+        let span = self.before().end_position();
         let span = Span { start: span.start.saturating_sub(1), ..span };
         let message = format!("`;` was expected after {what}, {} was found", self.found());
         self.report(Diagnostic::error(span, message).label("`;` is missing here"));
@@ -204,8 +204,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the `{` of a body. If it is missing and a `}` follows on the same line, reports it and
-    /// succeeds, so that this `}` does not close an outer body.
+    /// Takes the `{` of a body. If the `{` is missing and a `}` follows on the same line, reports
+    /// the missing `{` and succeeds, so that the `}` does not close an outer body.
     fn open_body(&mut self) -> ParseResult<Span> {
         match self.expect(P::OpenBrace, "{") {
             Err(ReportedError) if self.is(P::CloseBrace) && !self.token().starts_line => Ok(self.token().span),
@@ -333,7 +333,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.identifier("a name")?);
         }
-        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to_end_of(self.before()) })
     }
 
     fn scoped_names(&mut self, what: &str) -> ParseResult<Vec<ScopedName>> {
@@ -350,7 +350,7 @@ impl Parser<'_> {
         }
         let start = self.token().span;
         let (value, wide) = self.string_literal()?;
-        let span = start.to(self.before());
+        let span = start.to_end_of(self.before());
         if wide {
             return self
                 .fail(Diagnostic::error(span, "a wide string literal is not allowed here").help("leave out the `L`"));
@@ -416,7 +416,7 @@ impl Parser<'_> {
         while self.take(P::ColonColon).is_some() {
             parts.push(self.annotation_word()?);
         }
-        Ok(ScopedName { is_absolute: absolute, parts, span: start.to(self.before()) })
+        Ok(ScopedName { is_absolute: absolute, parts, span: start.to_end_of(self.before()) })
     }
 
     fn annotation_word(&mut self) -> ParseResult<Name> {

@@ -78,7 +78,7 @@ struct NameScope {
     owner: Option<DefinitionId>,
     names: SymbolMap<ScopeEntry>,
     /// A cache of look-ups in the bases, by folded name; bases are complete before they are
-    /// inherited.
+    /// inherited, so an entry stays valid.
     inherited: SymbolMap<LookUpResult>,
     introduced: Vec<Symbol>,
 }
@@ -95,8 +95,8 @@ enum ScopeItem {
     Definition(DefinitionId),
     /// A member or parameter, which occupies the name but cannot be referred to.
     Member,
-    /// A name that is declared outside this scope. Its use in this scope fixes its meaning (CORBA
-    /// 3.0.3, section 3.20.2).
+    /// A name that is declared outside this scope and used in it. The use fixes the meaning of the
+    /// name in this scope (CORBA 3.0.3, section 3.20.2).
     Introduced(DefinitionId),
 }
 
@@ -247,8 +247,8 @@ impl DeclarationResolver<'_> {
                 self.model.get(owner).kind,
                 DefinitionKind::Struct(_) | DefinitionKind::Exception(_) | DefinitionKind::Union(_)
             );
-            // A member with the name of its structure in another case is a warning, because the
-            // OMG's Security.idl has such members.
+            // A member with the name of its structure in another case causes only a warning,
+            // because the OMG's Security.idl has such members.
             let lenient = data && !exact && what == ScopeItem::Member;
             let diagnostic =
                 if lenient { Diagnostic::warning(name.span, message) } else { Diagnostic::error(name.span, message) };
@@ -376,8 +376,8 @@ impl DeclarationResolver<'_> {
         }
     }
 
-    /// Returns the definition that a name means in a scope. If `introduce` is true, this use fixes
-    /// the name's meaning in the scope.
+    /// Returns the definition that a name means in a scope. If `introduce` is true, the look-up
+    /// fixes the name's meaning in the scope.
     fn look_up(&mut self, name: &ScopedName, scope: ScopeId, introduce: bool) -> ResolveResult<DefinitionId> {
         let Some((first, rest)) = name.parts.split_first() else { return Err(ReportedError) };
         let mut id = if name.is_absolute {

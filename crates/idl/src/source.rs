@@ -18,13 +18,13 @@ impl Span {
     /// Returns the range from the start of `self` to the end of `last`. Returns `self` if `last`
     /// ends before `self` starts, as in a declaration that spans files.
     #[must_use]
-    pub fn to(self, last: Self) -> Self {
+    pub fn to_end_of(self, last: Self) -> Self {
         if last.end >= self.start { Self { start: self.start, end: last.end } } else { self }
     }
 
     /// Returns the empty range after the last byte.
     #[must_use]
-    pub fn after(self) -> Self {
+    pub fn end_position(self) -> Self {
         Self { start: self.end, end: self.end }
     }
 }
@@ -97,7 +97,7 @@ impl SourceMap {
         &self.files
     }
 
-    /// Returns a file.
+    /// Returns the file with this identifier.
     #[must_use]
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id.0 as usize]
@@ -128,7 +128,7 @@ impl SourceMap {
     pub(crate) fn reading_order(&self, span: Span) -> Vec<u32> {
         let mut places = vec![span.start];
         let mut at = span;
-        // A file is always included by a file that was read earlier.
+        // A file is always included by a file that was read earlier, so the loop ends.
         while let Some(outer) = self.files.get(self.file_of(at).0 as usize).and_then(|file| file.included_at) {
             places.push(outer.start);
             at = outer;
@@ -150,8 +150,8 @@ impl SourceMap {
         Location { path: path.to_owned(), line, column }
     }
 
-    /// Returns the file and line at which a span begins, as messages show them. This is cheaper
-    /// than [`location`](Self::location) in long lines, because no column is computed.
+    /// Returns the file and line at which a span begins, as messages show them. Cheaper than
+    /// [`location`](Self::location) in long lines, because no column is computed.
     #[must_use]
     pub(crate) fn path_and_line(&self, span: Span) -> (&Path, usize) {
         let Some(file) = self.files.get(self.file_of(span).0 as usize) else { return (Path::new(""), 1) };

@@ -51,7 +51,7 @@ pub struct Symbols {
     case_sensitive: bool,
 }
 
-/// Hashes texts. The random start value prevents hostile input with colliding texts.
+/// The hash function of texts. Its random start value prevents hostile input with colliding texts.
 #[derive(Clone, Copy, Debug)]
 struct TextHashing(u64);
 

@@ -19,7 +19,7 @@ fn generated_code_equals_the_expected_file() {
     let bless = std::env::var_os("BLESS").is_some();
     for case in cases() {
         let text = std::fs::read(&case).unwrap();
-        let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
+        let options = CompileOptions { is_idl_4_enabled: true, ..CompileOptions::default() };
         let mut compilation = Compilation::from_text(&case, text, &options, &DiskFiles);
         let rust = compilation.to_rust();
         let shown = compilation.diagnostics.render(&compilation.sources, false);

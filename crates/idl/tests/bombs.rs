@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the texts, each with its name before it and the beginning of its first message after it.
-/// The message is empty if the text is accepted.
+/// Returns tuples of a name, a text, and the beginning of the first message about the text. The
+/// message is empty if the text is accepted.
 fn texts() -> Vec<(&'static str, String, &'static str)> {
     let times = |piece: &str, count: usize| piece.repeat(count);
     let lines = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
@@ -98,7 +98,7 @@ fn hostile_texts_are_compiled_in_bounded_memory() {
 #[ignore = "run by hostile_texts_are_compiled_in_bounded_memory, which bounds its memory"]
 fn in_bounded_memory() {
     for (what, text, expected) in texts() {
-        let options = CompileOptions { idl_4: true, ..CompileOptions::default() };
+        let options = CompileOptions { is_idl_4_enabled: true, ..CompileOptions::default() };
         let started = std::time::Instant::now();
         let mut compilation = Compilation::from_text(Path::new("a.idl"), text.into_bytes(), &options, &NoFiles);
         if compilation.is_accepted() {

@@ -20,7 +20,7 @@ fn questionable_idl_is_accepted_with_the_expected_warnings() {
 
 #[test]
 fn names_that_differ_only_in_case_are_distinct_on_request() {
-    let options = CompileOptions { case_sensitive: true, ..CompileOptions::default() };
+    let options = CompileOptions { is_case_sensitive: true, ..CompileOptions::default() };
     assert!(!compare("case_sensitive", &options, true).is_empty());
     assert!(!compare("case_sensitive_refused", &options, false).is_empty());
     let text = include_bytes!("case_sensitive/all.idl").to_vec();

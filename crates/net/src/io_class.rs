@@ -6,7 +6,8 @@ use corelane_sys::thread::CpuSet;
 
 /// Service class of the packets of a lane, or of a client's connections.
 ///
-/// A transport without such classes, such as [`Tcp`](crate::Tcp), ignores the class.
+/// A transport without such classes, such as [`TcpTransport`](crate::TcpTransport), ignores the
+/// class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IoClass {
@@ -14,7 +15,7 @@ pub enum IoClass {
     #[default]
     BestEffort,
     /// Packets are processed as soon as they arrive, at the priority of the lane or of the client's
-    /// calls, as far as the machine permits it.
+    /// calls, if the machine permits it.
     Priority,
     /// The connections together receive at most `bytes` bytes in each period, and are guaranteed
     /// this number.
@@ -43,6 +44,6 @@ pub struct IoProperties {
     /// Fixed priority of the threads that read the packets, 1 to 99. `None` means the ordinary
     /// class.
     pub native_priority: Option<u8>,
-    /// Cores on which these threads may run. `None` means all cores.
+    /// Cores on which the threads that read the packets may run. `None` means all cores.
     pub cores: Option<CpuSet>,
 }

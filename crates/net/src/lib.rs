@@ -5,8 +5,8 @@
 //!
 //! This crate knows nothing of GIOP and never interprets the bytes that it carries.
 //!
-//! Invariant: a call with [`Wait::Now`] never blocks. A call with [`Wait::Until`] does not wait
-//! beyond its deadline.
+//! Invariant: a call with [`WaitLimit::Now`] never blocks. A call with [`WaitLimit::Until`] does
+//! not wait beyond its deadline.
 #![forbid(unsafe_code)]
 
 mod endpoint;
@@ -23,10 +23,12 @@ mod transport;
 
 /// The clock in which deadlines are passed to transports.
 pub use corelane_sys::clock::Monotonic;
+/// The directions that [`Stream::shutdown`] ends.
+pub use corelane_sys::socket::ShutdownDirection;
 pub use endpoint::{Endpoint, OtherAddress};
 pub use io_class::{IoClass, IoProperties};
 pub use properties::ConnectionProperties;
-pub use shared_memory::{AllowedUsers, SharedMemory};
+pub use shared_memory::{AllowedUsers, SharedMemoryTransport};
 pub use spin::{SpinPolicy, SpinWait, spinning_thread_count};
-pub use stream::{LentReference, MemoryLending, Peer, PolledInput, ReadinessCallback, ShutdownMode, Stream, Wait};
-pub use transport::{Listener, Tcp, Transport, Transports, Unix};
+pub use stream::{LentReference, MemoryLending, Peer, PolledInput, ReadinessCallback, Stream, WaitLimit};
+pub use transport::{Listener, TcpTransport, Transport, Transports, UnixTransport};

@@ -13,7 +13,9 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 
-use crate::{ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait};
+use crate::{
+    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownDirection, Stream, Transport, WaitLimit,
+};
 
 const PATH_PREFIX: &str = "/mock";
 const PIPE_CAPACITY: usize = 64 * 1024;
@@ -91,7 +93,7 @@ impl Listener for MockListener {
         let mut waiting = self.0.waiting.lock();
         let next = waiting.pop_front();
         if waiting.is_empty() {
-            self.0.wake.drain();
+            self.0.wake.take_notifications();
         }
         next.map(|stream| Box::new(stream) as Box<dyn Stream>).ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
@@ -137,14 +139,14 @@ impl Pipe {
     fn when<T>(
         &self,
         other: PipeEnd,
-        wait: Wait,
+        wait: WaitLimit,
         coarse: Duration,
         mut work: impl FnMut(&mut PipeState) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         let deadline = match wait {
-            Wait::Until(deadline) => Some(deadline),
-            Wait::Block if coarse > Duration::ZERO && coarse < Duration::MAX => Some(Monotonic::now() + coarse),
-            Wait::Block | Wait::Now => None,
+            WaitLimit::Until(deadline) => Some(deadline),
+            WaitLimit::Block if coarse > Duration::ZERO && coarse < Duration::MAX => Some(Monotonic::now() + coarse),
+            WaitLimit::Block | WaitLimit::Now => None,
         };
         let mut state = self.state.lock();
         let mut in_time = true;
@@ -153,7 +155,7 @@ impl Pipe {
                 self.tell(state, other);
                 return result;
             }
-            if wait == Wait::Now {
+            if wait == WaitLimit::Now {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if !in_time {
@@ -203,7 +205,7 @@ impl MockStream {
 }
 
 impl Stream for MockStream {
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         let coarse = self.timeouts.lock().0;
         self.incoming.when(PipeEnd::Writer, wait, coarse, |state| {
             if state.octets.is_empty() {
@@ -217,7 +219,7 @@ impl Stream for MockStream {
         })
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         let coarse = self.timeouts.lock().1;
         self.outgoing.when(PipeEnd::Reader, wait, coarse, |state| {
             if state.ended || state.abandoned {
@@ -247,9 +249,9 @@ impl Stream for MockStream {
         Ok(())
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
+    fn shutdown(&self, direction: ShutdownDirection) {
         self.outgoing.change(PipeEnd::Reader, |state| state.ended = true);
-        if half == ShutdownMode::Both {
+        if direction == ShutdownDirection::Both {
             self.incoming.change(PipeEnd::Writer, |state| {
                 state.abandoned = true;
                 state.octets.clear();
@@ -268,6 +270,6 @@ impl Stream for MockStream {
 
 impl Drop for MockStream {
     fn drop(&mut self) {
-        self.shutdown(ShutdownMode::Both);
+        self.shutdown(ShutdownDirection::Both);
     }
 }

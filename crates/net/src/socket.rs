@@ -16,7 +16,7 @@ use crate::resolver::Resolver;
 use crate::socket_file::{self, SocketFile};
 use crate::spin::{AdaptiveSpin, NextWait, SpinWait};
 use crate::transport::{Listener, Transport};
-use crate::{ConnectionProperties, Endpoint, Peer, ShutdownMode, SpinPolicy, Stream, Wait};
+use crate::{ConnectionProperties, Endpoint, Peer, ShutdownDirection, SpinPolicy, Stream, WaitLimit};
 
 pub(crate) const BACKLOG: u32 = 1024;
 
@@ -29,31 +29,31 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// seconds, failures for two. If a name has several addresses, the transport begins the next
 /// attempt when one fails or after 250 ms, and connects to the first address that answers.
 #[derive(Clone)]
-pub struct Tcp {
+pub struct TcpTransport {
     resolver: Resolver,
     forces_receive_buffers: bool,
 }
 
 // The text omits the resolver, because its text would add 600 bytes of code to each server.
-impl fmt::Debug for Tcp {
+impl fmt::Debug for TcpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tcp")
     }
 }
 
-impl Tcp {
+impl TcpTransport {
     /// Creates a transport that uses the system's resolver.
     #[must_use]
     pub fn new() -> Self {
-        Tcp { resolver: Resolver::system(), forces_receive_buffers: false }
+        TcpTransport { resolver: Resolver::system(), forces_receive_buffers: false }
     }
 
-    /// Returns the transport, with the same cache of addresses, whose new client connections have
-    /// receive buffers beyond the system's limit (`net.core.rmem_max`) if a size is requested and
-    /// the process has `CAP_NET_ADMIN`.
+    /// Makes new client connections set a requested size of their receive buffer even beyond the
+    /// system's limit (`net.core.rmem_max`), if the process has `CAP_NET_ADMIN`. The cache of
+    /// addresses is kept.
     ///
     /// The buffer has this size before the connection begins, because the kernel derives the scale
-    /// of the window from it.
+    /// of the TCP window from the size.
     #[must_use]
     pub fn forcing_receive_buffers(mut self) -> Self {
         self.forces_receive_buffers = true;
@@ -73,7 +73,7 @@ impl Tcp {
     }
 }
 
-impl Default for Tcp {
+impl Default for TcpTransport {
     fn default() -> Self {
         Self::new()
     }
@@ -81,9 +81,9 @@ impl Default for Tcp {
 
 /// Unix sockets in the file system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unix;
+pub struct UnixTransport;
 
-impl Transport for Tcp {
+impl Transport for TcpTransport {
     fn name(&self) -> &'static str {
         "tcp"
     }
@@ -149,7 +149,7 @@ fn socket_options(properties: &ConnectionProperties) -> SocketOptions {
     }
 }
 
-impl Transport for Unix {
+impl Transport for UnixTransport {
     fn name(&self) -> &'static str {
         "unix"
     }
@@ -175,7 +175,7 @@ impl Transport for Unix {
         socket_file::remove_stale(path)?;
         let fd = socket::listen(&Address::Unix(path.to_owned()), &SocketOptions::default(), BACKLOG)?;
         let file = Some(SocketFile::for_path(path)?);
-        let is_refused = socket::refuses_descriptors(fd.as_fd());
+        let is_refused = socket::is_refusing_descriptors(fd.as_fd());
         let fd = if is_refused {
             DescriptorFilterListener::without_descriptor_passing(fd)
         } else {
@@ -195,10 +195,10 @@ fn unix_path(endpoint: &Endpoint) -> io::Result<&Path> {
 }
 
 pub(crate) fn filtered_socket(fd: OwnedFd) -> DescriptorFilterSocket {
-    if socket::refuses_descriptors(fd.as_fd()) {
+    if socket::is_refusing_descriptors(fd.as_fd()) {
         DescriptorFilterSocket::without_descriptor_passing(fd)
     } else {
-        DescriptorFilterSocket::for_unix_listener(fd)
+        DescriptorFilterSocket::for_unix_socket(fd)
     }
 }
 
@@ -307,42 +307,42 @@ impl SocketStream {
     #[inline]
     fn send_with(
         &self,
-        wait: Wait,
+        wait: WaitLimit,
         send: impl Fn(BorrowedFd<'_>, socket::WaitMode) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let fd = self.fd.as_fd();
         match wait {
-            Wait::Block => send(fd, socket::WaitMode::Block).map_err(time_out),
-            Wait::Now => send(fd, socket::WaitMode::Now),
-            Wait::Until(deadline) => send_until(fd, deadline, &send),
+            WaitLimit::Block => send(fd, socket::WaitMode::Block).map_err(time_out),
+            WaitLimit::Now => send(fd, socket::WaitMode::Now),
+            WaitLimit::Until(deadline) => send_until(fd, deadline, &send),
         }
     }
 }
 
 impl Stream for SocketStream {
     #[inline]
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         if cfg!(feature = "spin") && self.spin.is_allowed() {
             match wait {
-                Wait::Block => return self.recv_spinning(buffer, None),
-                Wait::Until(deadline) => return self.recv_spinning(buffer, Some(deadline)),
-                Wait::Now => {}
+                WaitLimit::Block => return self.recv_spinning(buffer, None),
+                WaitLimit::Until(deadline) => return self.recv_spinning(buffer, Some(deadline)),
+                WaitLimit::Now => {}
             }
         }
         match wait {
-            Wait::Block => self.fd.recv(buffer, socket::WaitMode::Block).map_err(time_out),
-            Wait::Now => self.fd.recv(buffer, socket::WaitMode::Now),
-            Wait::Until(deadline) => recv_until(&self.fd, buffer, deadline),
+            WaitLimit::Block => self.fd.recv(buffer, socket::WaitMode::Block).map_err(time_out),
+            WaitLimit::Now => self.fd.recv(buffer, socket::WaitMode::Now),
+            WaitLimit::Until(deadline) => recv_until(&self.fd, buffer, deadline),
         }
     }
 
     #[inline]
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         self.send_with(wait, |fd, wait| socket::send_vectored(fd, slices, wait))
     }
 
     #[inline]
-    fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
+    fn send(&self, octets: &[u8], wait: WaitLimit) -> io::Result<usize> {
         self.send_with(wait, |fd, wait| socket::send(fd, octets, wait))
     }
 
@@ -365,7 +365,7 @@ impl Stream for SocketStream {
     }
 
     fn incoming_core(&self) -> Option<usize> {
-        // Unix sockets do not report the core.
+        // Unix sockets do not report the core; the result is then `None`.
         if cfg!(feature = "spin") { socket::incoming_core(self.fd.as_fd()).ok().flatten() } else { None }
     }
 
@@ -377,11 +377,7 @@ impl Stream for SocketStream {
         socket::set_dscp(self.fd.as_fd(), dscp)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        let direction = match half {
-            ShutdownMode::Write => socket::Shutdown::Write,
-            ShutdownMode::Both => socket::Shutdown::Both,
-        };
+    fn shutdown(&self, direction: ShutdownDirection) {
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -392,8 +388,8 @@ impl Stream for SocketStream {
     fn is_peer_local(&self) -> bool {
         let Peer::Ip(peer) = &self.peer else { return true };
         // A connection to an own address of the machine has this address at both ends, and its
-        // packets do not leave the machine. A peer on another machine cannot have it: the kernel
-        // drops packets from outside whose source is an address of this machine.
+        // packets do not leave the machine. A peer on another machine cannot have this address: the
+        // kernel drops packets from outside whose source is an address of this machine.
         let has_own_address = || {
             let local = socket::local_address(self.fd.as_fd());
             let same = |local: &SocketAddr| local.ip().to_canonical() == peer.ip().to_canonical();
@@ -445,8 +441,9 @@ fn time_out(error: io::Error) -> io::Error {
 }
 
 struct SocketListener {
-    /// Dropped before the socket, because its drop recognises its file by the inode. While the
-    /// socket exists, no other file can get this inode.
+    /// The drop of this field removes the listener's file, which it recognises by the inode. The
+    /// field is dropped before the socket: while the socket exists, no other file can get this
+    /// inode.
     _file: Option<SocketFile>,
     fd: DescriptorFilterListener,
     local: Endpoint,
@@ -479,7 +476,8 @@ impl Listener for SocketListener {
     }
 
     fn set_properties(&self, properties: &ConnectionProperties) -> io::Result<()> {
-        // The buffer sizes of the listener determine the TCP window that a connection offers.
+        // The buffer sizes of the listener determine the TCP window that a connection offers, so
+        // they are set before a connection is accepted.
         socket_options(properties).apply_buffer_sizes(self.fd.as_fd())?;
         *self.properties.lock() = *properties;
         Ok(())
@@ -503,15 +501,15 @@ mod tests {
         let path = std::env::temp_dir().join(format!("corelane-net-{}", std::process::id()));
         let endpoint = Endpoint::unix(&path);
         let alive = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert_eq!(Unix.listen(&endpoint).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(UnixTransport.listen(&endpoint).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(alive);
-        drop(Unix.listen(&endpoint).unwrap());
+        drop(UnixTransport.listen(&endpoint).unwrap());
         assert!(!path.exists());
     }
 
     #[test]
     fn connecting_to_a_closed_port_is_refused() {
-        let gone = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap().local_endpoint().clone();
-        assert_eq!(Tcp::new().connect(&gone, None).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let gone = TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap().local_endpoint().clone();
+        assert_eq!(TcpTransport::new().connect(&gone, None).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

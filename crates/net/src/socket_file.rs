@@ -109,8 +109,8 @@ fn temporary_path(path: &Path) -> PathBuf {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let mut name = path.as_os_str().to_owned().into_vec();
-    // The name replaces the file name, so that the path seldom exceeds the maximum length of an
-    // address.
+    // The temporary name replaces the file name, so that the path seldom exceeds the maximum length
+    // of an address.
     let folder = path.as_os_str().len() - path.file_name().map_or(0, |name| name.len());
     name.truncate(folder);
     name.extend(format!(".{:x}.{call:x}", process::id()).into_bytes());
@@ -122,7 +122,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
     use super::*;
-    use crate::{Endpoint, Transport, Unix};
+    use crate::{Endpoint, Transport, UnixTransport};
 
     fn folder(test: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("corelane-{test}-{}", process::id()));
@@ -132,14 +132,14 @@ mod tests {
     }
 
     fn refused(path: &Path) {
-        assert_eq!(Unix.listen(&Endpoint::unix(path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(UnixTransport.listen(&Endpoint::unix(path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
     fn forked_child_leaves_the_file_to_its_parent() {
         let folder = folder("forked");
         let path = folder.join("socket");
-        let mut listener = Some(Unix.listen(&Endpoint::unix(&path)).unwrap());
+        let mut listener = Some(UnixTransport.listen(&Endpoint::unix(&path)).unwrap());
         let dropped = process::run_in_child(|| {
             drop(listener.take());
             true
@@ -159,7 +159,7 @@ mod tests {
         refused(&path);
         UnixStream::connect(&path).unwrap();
         drop(living);
-        drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
+        drop(UnixTransport.listen(&Endpoint::unix(&path)).unwrap());
 
         let datagrams = UnixDatagram::bind(&path).unwrap();
         assert!(is_bound(&path));
@@ -188,7 +188,7 @@ mod tests {
         refused(&path);
         assert!(path.exists());
         drop(living);
-        drop(Unix.listen(&Endpoint::unix(&path)).unwrap());
+        drop(UnixTransport.listen(&Endpoint::unix(&path)).unwrap());
         fs::remove_dir(&folder).unwrap();
     }
 
@@ -196,9 +196,9 @@ mod tests {
     fn listener_leaves_the_file_that_replaced_its_own() {
         let folder = folder("replaced");
         let path = folder.join("socket");
-        let first = Unix.listen(&Endpoint::unix(&path)).unwrap();
+        let first = UnixTransport.listen(&Endpoint::unix(&path)).unwrap();
         fs::remove_file(&path).unwrap();
-        let second = Unix.listen(&Endpoint::unix(&path)).unwrap();
+        let second = UnixTransport.listen(&Endpoint::unix(&path)).unwrap();
         drop(first);
         UnixStream::connect(&path).unwrap();
         drop(second);

@@ -1,7 +1,8 @@
-//! Polling for a bounded time before a thread sleeps, where this helps.
+//! Polling for a bounded time before a thread sleeps.
 //!
-//! Polling saves a wake-up by the peer and costs processor time. A [`SpinPolicy`] states whether
-//! the threads that read a stream may poll.
+//! Polling *helps* in a wait if data arrives before the polling ends. It then saves a wake-up by
+//! the peer; in any case it costs processor time. A [`SpinPolicy`] states whether the threads that
+//! read a stream may poll.
 //!
 //! Under every policy, one wait polls for at most the policy's time, and fewer threads of a process
 //! poll at the same time than the machine has cores.
@@ -21,8 +22,9 @@ use corelane_sys::thread;
 pub enum SpinPolicy {
     /// Threads sleep at once.
     Never,
-    /// Threads poll while this helps, if the peer runs on another core or machine. Threads with a
-    /// fixed priority or a reservation (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE) sleep at once.
+    /// Threads poll as long as polling helps in enough of their waits, if the peer runs on another
+    /// core or machine. Threads with a fixed priority or a reservation (SCHED_FIFO, SCHED_RR,
+    /// SCHED_DEADLINE) sleep at once.
     Adaptive {
         /// Maximum time for which a thread polls in one wait.
         max_spin: Duration,
@@ -84,8 +86,8 @@ pub(crate) struct AdaptiveSpin {
     /// Number of waits until the next attempt to poll.
     waits_left: AtomicU32,
     retry_interval: AtomicU32,
-    /// Time in nanoseconds of the monotonic clock at which the reading thread last yielded its core,
-    /// or began to find messages by polling. Zero if its last wait slept.
+    /// Time in nanoseconds of the monotonic clock at which the reading thread last yielded its
+    /// core, or began to find messages by polling. Zero if its last wait slept.
     awake_since: AtomicU64,
 }
 
@@ -147,7 +149,7 @@ impl AdaptiveSpin {
     }
 
     /// Begins a wait that may poll. Returns `None` if the policy, the success of earlier polling,
-    /// or the peer's core forbids it, or if too many threads poll.
+    /// or the peer's core forbids polling, or if too many threads poll.
     pub(crate) fn begin(&self, is_peer_elsewhere: impl FnOnce() -> bool) -> Option<SpinWait<'_>> {
         let max_spin = match self.next_wait() {
             NextWait::Sleep => return None,
@@ -191,6 +193,7 @@ impl AdaptiveSpin {
     fn yield_core(&self, begun: Monotonic) -> Option<Monotonic> {
         if thread::native_priority() > 0 {
             // A yield would reorder threads of equal priority, and end the period of a reservation.
+            // So the thread keeps its core.
             return Some(begun);
         }
         let now = after_yield(begun);
@@ -222,7 +225,7 @@ impl AdaptiveSpin {
     }
 
     /// Calls `is_there` until it returns true, for at most the policy's time. Returns false after
-    /// this time, and at once if the thread is not to poll. The caller must know that the peer runs
+    /// this time, and at once if the thread must not poll. The caller must know that the peer runs
     /// on another core.
     #[inline]
     pub(crate) fn spin_until(&self, is_there: impl Fn() -> bool) -> bool {
@@ -340,7 +343,7 @@ mod tests {
         pub(super) static YIELD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     }
 
-    /// Begins a wait, as late as if the last yield were long past.
+    /// Begins a wait as if the last yield were long past.
     fn polls_after_interval(spin: &AdaptiveSpin) -> bool {
         spin.awake_since.store(1, Ordering::Relaxed);
         spin.spin_until(|| true)
@@ -355,7 +358,7 @@ mod tests {
         let spin = AdaptiveSpin::new(SpinPolicy::Adaptive { max_spin: SHORT });
         assert!((0..100).all(|_| polls_after_interval(&spin)));
         YIELD.set(MAX_IDLE_YIELD + SHORT);
-        // The waits between two attempts become more: 64, 128, 256, ...
+        // The number of waits between two attempts doubles: 64, 128, 256, ...
         let waits_until_attempt = || {
             let wait = || spin.next_wait() == NextWait::Sleep;
             assert!(!polls_after_interval(&spin));
@@ -413,7 +416,7 @@ mod tests {
             };
             std::thread::spawn(decide).join().unwrap()
         };
-        // The machine may not permit fixed priorities.
+        // The machine may not permit fixed priorities; then the test ends here.
         let Some(adaptive) = next(SpinPolicy::Adaptive { max_spin: SHORT }) else { return };
         assert_eq!(adaptive, NextWait::Sleep);
         assert_eq!(next(SpinPolicy::Always { max_spin: SHORT }), Some(NextWait::Spin(SHORT)));

@@ -9,27 +9,19 @@ use std::time::Duration;
 
 use corelane_sys::buffer::Buffer;
 use corelane_sys::clock::Monotonic;
+use corelane_sys::socket::ShutdownDirection;
 
 use crate::{SpinPolicy, SpinWait};
 
 /// The time that a call on a stream may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitLimit {
     /// Waits until bytes can be transferred, or until the stream's coarse time-out has passed.
     Block,
     /// Does not wait. Returns `WouldBlock` if no bytes can be transferred at once.
     Now,
-    /// Waits until this precise deadline. Returns `TimedOut` after it.
+    /// Waits until this precise deadline. Returns `TimedOut` after the deadline.
     Until(Monotonic),
-}
-
-/// The directions of a connection that a shutdown ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShutdownMode {
-    /// The sending direction. The peer sees the end of the stream; reading continues.
-    Write,
-    /// Both directions. The connection carries no more bytes.
-    Both,
 }
 
 /// The identity of the peer, as far as the transport knows it.
@@ -81,9 +73,9 @@ pub type ReadinessCallback = Arc<dyn Fn() + Send + Sync>;
 ///
 /// One thread polls at a time: from [`begin_polling`](Self::begin_polling) until it calls
 /// [`stop_polling`](Self::stop_polling), or has read the arrival and calls
-/// [`end_polling`](Self::end_polling). Other threads may read meanwhile with [`Wait::Now`]. While a
-/// thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must stop
-/// before it does anything that may take long.
+/// [`end_polling`](Self::end_polling). In this time other threads may read with [`WaitLimit::Now`].
+/// While a thread polls, [`Stream::readiness_descriptor`] reports no arrivals, so the thread must
+/// stop before it does anything that may take long.
 pub trait PolledInput {
     /// Returns true if the calling thread may poll, false if another thread polls.
     fn begin_polling(&self) -> bool;
@@ -96,8 +88,8 @@ pub trait PolledInput {
     /// end of the stream can be read now, which the descriptor may not report.
     fn stop_polling(&self) -> bool;
 
-    /// Ends polling after the calling thread has read the stream with [`Wait::Now`] until no bytes
-    /// were left, or has left the remaining bytes to another thread.
+    /// Ends polling after the calling thread has read the stream with [`WaitLimit::Now`] until no
+    /// bytes were left, or has left the remaining bytes to another thread.
     fn end_polling(&self);
 
     /// Returns a number that changes whenever a thread has read bytes.
@@ -118,13 +110,13 @@ impl LentReference {
     /// Length of a reference in a message, in bytes.
     pub const LEN: usize = 16;
 
-    /// Returns the form in messages: number and length, little-endian.
+    /// Returns the octets of the reference in a message: number and length, little-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         (u128::from(self.number) | u128::from(self.length) << 64).to_le_bytes()
     }
 
-    /// Reads the form in messages.
+    /// Reads a reference from its octets in a message.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         let whole = u128::from_le_bytes(bytes);
@@ -140,7 +132,7 @@ impl LentReference {
 pub trait MemoryLending {
     /// Lends `octets` to the peer, for a message that ends in them. Never waits. Returns `None` if
     /// the message must carry the octets themselves: they are not the first bytes of a sealed file,
-    /// the peer does not take lent memory, or it has as much as it permits.
+    /// the peer does not take lent memory, or the peer has as much lent memory as it permits.
     fn lend(&self, octets: &[u8]) -> Option<LentReference>;
 
     /// Returns the bytes of both slices of `head`, followed by the lent bytes that a received
@@ -161,32 +153,33 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// 0 at the end of the stream.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if no bytes have arrived. `TimedOut` if the deadline or the
-    /// coarse time-out has passed. Any other error means that the connection is lost.
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
+    /// `WouldBlock` with [`WaitLimit::Now`] if no bytes have arrived. `TimedOut` if the deadline or
+    /// the coarse time-out has passed. Any other error means that the connection is lost.
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize>;
 
     /// Writes bytes of `slices` in order, as far as the transport accepts them. Returns their
     /// number, at least one.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the
+    /// `WouldBlock` with [`WaitLimit::Now`] if there is no room. `TimedOut` if the deadline or the
     /// coarse time-out has passed. Any other error means that the connection is lost.
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize>;
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize>;
 
     /// Writes bytes from the front of `octets`, as far as the transport accepts them. Returns their
     /// number, at least one.
     ///
     /// # Errors
-    /// `WouldBlock` with [`Wait::Now`] if there is no room. `TimedOut` if the deadline or the
+    /// `WouldBlock` with [`WaitLimit::Now`] if there is no room. `TimedOut` if the deadline or the
     /// coarse time-out has passed. Any other error means that the connection is lost.
-    fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
+    fn send(&self, octets: &[u8], wait: WaitLimit) -> io::Result<usize> {
         self.send_vectored(&[IoSlice::new(octets)], wait)
     }
 
-    /// Returns a descriptor that reports edges: when bytes can be read, after a
-    /// [`recv`](Self::recv) with [`Wait::Now`] that did not fill its buffer, and when bytes can be
-    /// written, after a send with [`Wait::Now`] that returned `WouldBlock`. `None` if the transport
-    /// has no descriptor; see [`set_readiness_callback`](Self::set_readiness_callback).
+    /// Returns a descriptor that reports edges. After a [`recv`](Self::recv) with [`WaitLimit::Now`]
+    /// that did not fill its buffer, it reports that bytes can be read. After a send with
+    /// [`WaitLimit::Now`] that returned `WouldBlock`, it reports that bytes can be written. `None` if
+    /// the transport has no descriptor; see
+    /// [`set_readiness_callback`](Self::set_readiness_callback).
     fn readiness_descriptor(&self) -> Option<BorrowedFd<'_>>;
 
     /// Returns the descriptor with which a thread waits for bytes to read, by poll(2) together with
@@ -203,9 +196,10 @@ pub trait Stream: Send + Sync + fmt::Debug {
     /// `Some(true)` means that data or the end of the stream can be read now. `Some(false)` means
     /// that there is none yet, and that the descriptor reports the next arrival. `None` means that
     /// the descriptor reports every arrival in any case. The descriptor may become readable without
-    /// data to read; the thread then calls this method again. While a writer with [`Wait::Now`]
-    /// waits for room, the result may be `Some(true)` without data to read, because the descriptor
-    /// must keep the writer's edge; the thread then waits in [`recv`](Self::recv).
+    /// data to read; the thread then calls this method again. While a writer with
+    /// [`WaitLimit::Now`] waits for room, the result may be `Some(true)` without data to read,
+    /// because the descriptor must keep the writer's edge; the thread then waits in
+    /// [`recv`](Self::recv).
     ///
     /// # Errors
     /// If the connection is lost.
@@ -238,13 +232,13 @@ pub trait Stream: Send + Sync + fmt::Debug {
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()>;
 
     /// Sets whether and how long threads poll before they sleep. Has no effect where polling is
-    /// impossible. A call with [`Wait::Until`] does not poll beyond its deadline.
+    /// impossible. A call with [`WaitLimit::Until`] does not poll beyond its deadline.
     fn set_spin_policy(&self, policy: SpinPolicy) {
         let _ = policy;
     }
 
-    /// Begins a wait of a thread that polls outside of `recv`, by calls with [`Wait::Now`] or an
-    /// epoll instance. Returns `None` if the thread is not to poll.
+    /// Begins a wait of a thread that polls outside of `recv`, by calls with [`WaitLimit::Now`] or an
+    /// epoll instance. Returns `None` if the thread must not poll.
     fn begin_spin(&self) -> Option<SpinWait<'_>> {
         None
     }
@@ -261,8 +255,9 @@ pub trait Stream: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot lend.
-    fn lending(&self) -> Option<&dyn MemoryLending> {
+    /// Returns the interface for messages that end in lent memory. `None` if the stream cannot
+    /// lend.
+    fn memory_lending(&self) -> Option<&dyn MemoryLending> {
         None
     }
 
@@ -285,8 +280,9 @@ pub trait Stream: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Shuts down one or both directions. A repeated call with the same `half` has no effect.
-    fn shutdown(&self, half: ShutdownMode);
+    /// Shuts down one or both directions. A repeated call with the same `direction` has no
+    /// effect.
+    fn shutdown(&self, direction: ShutdownDirection);
 
     /// Returns the identity of the peer.
     fn peer(&self) -> &Peer;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use corelane_sys::clock::Monotonic;
 
-pub use crate::socket::{Tcp, Unix};
-use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
+pub use crate::socket::{TcpTransport, UnixTransport};
+use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemoryTransport, Stream};
 
 /// A transport: makes connections to, and listeners at, the endpoints of one kind.
 ///
@@ -34,7 +34,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///
 /// Lanes of a real-time pool that have no addresses of their own listen at the addresses of the
 /// ORB, each followed by `-POOL-LANE`. Either the transport accepts these addresses, or the program
-/// gives each lane its own.
+/// gives each lane addresses of its own.
 ///
 /// A transport that wraps or replaces another transport uses the endpoints of that transport. The
 /// ORB uses the first of its [`Transports`] that supports an endpoint, so the wrapping transport
@@ -44,8 +44,8 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for listeners
 /// * `accept` never blocks. `WouldBlock` means that no connection waits. Any other error concerns
 ///   one connection or the machine's limits, and the listener stays usable.
-/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none. It becomes
-///   readable when a connection waits. The ORB watches it with edge-triggered epoll.
+/// * `readiness_descriptor` returns a descriptor, even if the streams of the transport have none.
+///   It becomes readable when a connection waits. The ORB watches it with edge-triggered epoll.
 /// * Connections are accepted in the order in which they were made. A client that connects does not
 ///   wait for `accept`.
 /// * A second listener at the same endpoint is refused with `AddrInUse`. Dropping the listener
@@ -56,16 +56,16 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// ## Rules for streams
 /// * Bytes arrive unchanged and in order. The two directions are independent.
 /// * One thread may read while another writes. `shutdown` may be called by any thread at any time.
-/// * A call with [`Wait::Now`](crate::Wait::Now) never blocks. A call with
-///   [`Wait::Until`](crate::Wait::Until) returns `TimedOut` after the deadline, and one with
-///   [`Wait::Block`](crate::Wait::Block) after the stream's coarse time-out. Data or room that is
-///   available takes precedence over a deadline that has passed.
+/// * A call with [`WaitLimit::Now`](crate::WaitLimit::Now) never blocks. A call with
+///   [`WaitLimit::Until`](crate::WaitLimit::Until) returns `TimedOut` after the deadline, and a call with
+///   [`WaitLimit::Block`](crate::WaitLimit::Block) returns it after the stream's coarse time-out. Data or
+///   room that is available takes precedence over a deadline that has passed.
 /// * `recv` returns 0 only at the end of the stream. `send_vectored` takes at least one byte if
 ///   there is room; it returns an error, not 0, if there is none.
 /// * A stream with a descriptor reports an edge when there is something to read, after a `recv`
-///   with `Wait::Now` that did not fill its buffer. It also reports an edge when there is room,
-///   after a send with `Wait::Now` that returned `WouldBlock`. A stream whose descriptor does not
-///   report other arrivals returns false from
+///   with `WaitLimit::Now` that did not fill its buffer. It also reports an edge when there is
+///   room, after a send with `WaitLimit::Now` that returned `WouldBlock`. A stream whose descriptor
+///   does not report other arrivals returns false from
 ///   [`reports_every_arrival`](Stream::reports_every_arrival) and implements
 ///   [`arm_readiness`](Stream::arm_readiness).
 /// * A stream without a descriptor implements
@@ -95,17 +95,17 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 /// crate has such a file with a list of its own, which includes `tests/conformance/checks.rs`.
 ///
 /// # Examples
-/// A transport that wraps another one:
+/// A transport that wraps another transport:
 /// ```
 /// use std::io;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
-/// use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, Tcp, Transport};
+/// use corelane_net::{ConnectionProperties, Endpoint, Listener, Monotonic, Stream, TcpTransport, Transport};
 ///
 /// /// TCP with a count of the attempts to connect.
 /// #[derive(Debug)]
 /// struct CountedTcp {
-///     tcp: Tcp,
+///     tcp: TcpTransport,
 ///     attempts: AtomicUsize,
 /// }
 ///
@@ -141,7 +141,7 @@ use crate::{ConnectionProperties, Endpoint, IoProperties, SharedMemory, Stream};
 ///     }
 /// }
 ///
-/// let transport = CountedTcp { tcp: Tcp::new(), attempts: AtomicUsize::new(0) };
+/// let transport = CountedTcp { tcp: TcpTransport::new(), attempts: AtomicUsize::new(0) };
 /// let listener = transport.listen(&Endpoint::tcp("127.0.0.1", 0))?;
 /// let _client = transport.connect(listener.local_endpoint(), None)?;
 /// assert_eq!(transport.attempts.load(Ordering::Relaxed), 1);
@@ -247,7 +247,11 @@ pub struct Transports(Vec<Arc<dyn Transport>>);
 
 impl Default for Transports {
     fn default() -> Self {
-        Transports(vec![Arc::new(Tcp::new()), Arc::new(Unix), Arc::new(SharedMemory::default())])
+        Transports(vec![
+            Arc::new(TcpTransport::new()),
+            Arc::new(UnixTransport),
+            Arc::new(SharedMemoryTransport::default()),
+        ])
     }
 }
 

@@ -11,7 +11,9 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, SharedMemory, ShutdownMode, SpinPolicy, Stream, Transport, Wait};
+use corelane_net::{
+    Endpoint, Listener, SharedMemoryTransport, ShutdownDirection, SpinPolicy, Stream, Transport, WaitLimit,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::counters::snapshot;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
@@ -27,7 +29,7 @@ fn path(name: &str) -> PathBuf {
 
 fn listen(name: &str) -> (Box<dyn Listener>, PathBuf) {
     let path = path(name);
-    (SharedMemory::default().listen(&Endpoint::shared_memory(&path)).unwrap(), path)
+    (SharedMemoryTransport::default().listen(&Endpoint::shared_memory(&path)).unwrap(), path)
 }
 
 fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
@@ -44,7 +46,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 
 fn pair(name: &str) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let (listener, _) = listen(name);
-    let client = SharedMemory::default().connect(listener.local_endpoint(), None).unwrap();
+    let client = SharedMemoryTransport::default().connect(listener.local_endpoint(), None).unwrap();
     (client, accept(&*listener))
 }
 
@@ -57,16 +59,16 @@ fn other_process(path: &PathBuf) -> Child {
 #[test]
 fn run_as_the_other_process() {
     let Some(path) = std::env::var_os(OTHER) else { return };
-    let client = SharedMemory::default().connect(&Endpoint::shared_memory(path), None).unwrap();
+    let client = SharedMemoryTransport::default().connect(&Endpoint::shared_memory(path), None).unwrap();
     let mut buffer = vec![0; 100_000];
     loop {
-        let count = client.recv(&mut buffer, Wait::Block).unwrap();
+        let count = client.recv(&mut buffer, WaitLimit::Block).unwrap();
         let mut left = &buffer[..count];
         if count == 0 {
             return;
         }
         while !left.is_empty() {
-            left = &left[client.send(left, Wait::Block).unwrap()..];
+            left = &left[client.send(left, WaitLimit::Block).unwrap()..];
         }
     }
 }
@@ -81,24 +83,24 @@ fn two_processes_exchange_more_than_the_rings_hold() {
         scope.spawn(|| {
             let mut left = &octets[..];
             while !left.is_empty() {
-                left = &left[server.send(left, Wait::Block).unwrap()..];
+                left = &left[server.send(left, WaitLimit::Block).unwrap()..];
             }
         });
         let mut echoed = Vec::<u8>::new();
         let mut buffer = [0; 3001];
         while echoed.len() < octets.len() {
-            let count = server.recv(&mut buffer, Wait::Block).unwrap();
+            let count = server.recv(&mut buffer, WaitLimit::Block).unwrap();
             echoed.extend(&buffer[..count]);
         }
         assert!(echoed == octets);
     });
     for round in 0..2000u32 {
-        server.send(&round.to_le_bytes(), Wait::Block).unwrap();
+        server.send(&round.to_le_bytes(), WaitLimit::Block).unwrap();
         let mut buffer = [0; 8];
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 4);
         assert_eq!(buffer[..4], round.to_le_bytes());
     }
-    server.shutdown(ShutdownMode::Write);
+    server.shutdown(ShutdownDirection::Write);
     assert!(child.wait().unwrap().success());
 }
 
@@ -127,7 +129,7 @@ fn large_messages_arrive_unchanged_with_few_wake_ups() {
                     let mut read = 0;
                     while read < *size {
                         let room = buffer.len().min(size - read);
-                        let wait = if number % 3 == 0 { Wait::Now } else { Wait::Block };
+                        let wait = if number % 3 == 0 { WaitLimit::Now } else { WaitLimit::Block };
                         let count = match server.recv(&mut buffer[..room], wait) {
                             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                                 poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
@@ -150,7 +152,7 @@ fn large_messages_arrive_unchanged_with_few_wake_ups() {
                 while !left.is_empty() {
                     let cut = left.len().min(12 + number);
                     let slices = [IoSlice::new(&left[..cut]), IoSlice::new(b""), IoSlice::new(&left[cut..])];
-                    left = &left[client.send_vectored(&slices, Wait::Block).unwrap()..];
+                    left = &left[client.send_vectored(&slices, WaitLimit::Block).unwrap()..];
                 }
             }
             // Each part, and each message, may cost one wake-up and one sleep.
@@ -167,15 +169,15 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
         let (listener, path) = listen(if waits_to_write { "killed-w" } else { "killed" });
         let mut child = other_process(&path);
         let server = accept(&*listener);
-        server.send(b"there?", Wait::Block).unwrap();
-        assert_eq!(server.recv(&mut [0; 100], Wait::Block).unwrap(), 6);
+        server.send(b"there?", WaitLimit::Block).unwrap();
+        assert_eq!(server.recv(&mut [0; 100], WaitLimit::Block).unwrap(), 6);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 if waits_to_write {
-                    while server.send(&[1; 50_000], Wait::Block).is_ok() {}
+                    while server.send(&[1; 50_000], WaitLimit::Block).is_ok() {}
                     0
                 } else {
-                    server.recv(&mut [0; 8], Wait::Block).unwrap_or(0)
+                    server.recv(&mut [0; 8], WaitLimit::Block).unwrap_or(0)
                 }
             });
             std::thread::sleep(Duration::from_millis(20));
@@ -184,7 +186,7 @@ fn killed_peer_ends_the_stream_of_a_waiting_thread() {
         });
         child.wait().unwrap();
         // A thread that does not wait must see the end after it has read the remaining bytes.
-        while server.recv(&mut [0; 100_000], Wait::Now).unwrap() > 0 {}
+        while server.recv(&mut [0; 100_000], WaitLimit::Now).unwrap() > 0 {}
     }
 }
 
@@ -195,13 +197,13 @@ fn long_waiting_reader_is_woken() {
         let reader = scope.spawn(|| {
             let mut octet = [0];
             for _ in 0..3 {
-                assert_eq!(server.recv(&mut octet, Wait::Block).unwrap(), 1);
+                assert_eq!(server.recv(&mut octet, WaitLimit::Block).unwrap(), 1);
             }
             octet[0]
         });
         for octet in 1..=3 {
             std::thread::sleep(Duration::from_millis(120));
-            client.send(&[octet], Wait::Block).unwrap();
+            client.send(&[octet], WaitLimit::Block).unwrap();
         }
         assert_eq!(reader.join().unwrap(), 3);
     });
@@ -219,21 +221,21 @@ fn every_arrival_after_a_short_read_is_an_edge() {
             let mut buffer = [0; 64];
             for round in 0..5000usize {
                 let size = round % 63 + 1;
-                assert_eq!(client.send(&[7; 63][..size], Wait::Block).unwrap(), size);
+                assert_eq!(client.send(&[7; 63][..size], WaitLimit::Block).unwrap(), size);
                 let mut there = 0;
                 while there < size {
-                    there += client.recv(&mut buffer, Wait::Block).unwrap();
+                    there += client.recv(&mut buffer, WaitLimit::Block).unwrap();
                 }
             }
-            client.shutdown(ShutdownMode::Both);
+            client.shutdown(ShutdownDirection::Both);
         });
         let mut buffer = [0; 200];
         let mut events = [EpollEvent::EMPTY; 1];
         loop {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
-            match server.recv(&mut buffer, Wait::Now) {
+            match server.recv(&mut buffer, WaitLimit::Now) {
                 Ok(0) => break,
-                Ok(count) => drop(server.send(&buffer[..count], Wait::Now)),
+                Ok(count) => drop(server.send(&buffer[..count], WaitLimit::Now)),
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         }
@@ -251,19 +253,19 @@ fn room_is_an_edge_for_a_refused_writer() {
             let mut left = total;
             let mut buffer = [0; 10_000];
             while left > 0 {
-                left -= client.recv(&mut buffer, Wait::Block).unwrap();
+                left -= client.recv(&mut buffer, WaitLimit::Block).unwrap();
             }
         });
         let mut events = [EpollEvent::EMPTY; 1];
         let mut left = total;
         while left > 0 {
-            match server.send(&[0; 70_000][..left.min(70_000)], Wait::Now) {
+            match server.send(&[0; 70_000][..left.min(70_000)], WaitLimit::Now) {
                 Ok(count) => left -= count,
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
                     // A thread that reads the stream must not consume the writer's edge.
-                    assert!(server.recv(&mut [0; 8], Wait::Now).is_err());
+                    assert!(server.recv(&mut [0; 8], WaitLimit::Now).is_err());
                 }
             }
         }
@@ -277,17 +279,18 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     let (client, server) = pair("armed");
     let epoll = Epoll::new().unwrap();
     epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
-    while server.send(&[0; 70_000], Wait::Now).is_ok() {}
-    client.recv(&mut [0; 100_000], Wait::Now).unwrap();
+    while server.send(&[0; 70_000], WaitLimit::Now).is_ok() {}
+    client.recv(&mut [0; 100_000], WaitLimit::Now).unwrap();
     // The room has been reported, and the writer's thread has not run yet.
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     let mut events = [EpollEvent::EMPTY; 1];
     assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the edge is lost");
-    assert!(server.send(&[0; 10], Wait::Now).is_ok());
+    assert!(server.send(&[0; 10], WaitLimit::Now).is_ok());
     assert_eq!(server.arm_readiness().unwrap(), Some(false));
 }
 
-/// No thread reads the bell's bytes, which exceed the socket's buffer.
+/// The test requests the bell more often than the socket's buffer has room for the bell's bytes,
+/// which no thread of the test reads.
 #[test]
 fn writer_with_repeated_room_edges_is_not_disconnected() {
     let (client, server) = pair("deaf");
@@ -299,16 +302,16 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
             let mut left = total;
             let mut buffer = [0; 10_000];
             while left > 0 {
-                let count = client.recv(&mut buffer, Wait::Block).unwrap();
+                let count = client.recv(&mut buffer, WaitLimit::Block).unwrap();
                 assert!(count > 0, "expected {left} more octets before the end of the stream");
                 left -= count;
             }
-            client.send(b"thanks", Wait::Block).unwrap();
+            client.send(b"thanks", WaitLimit::Block).unwrap();
         });
         let mut events = [EpollEvent::EMPTY; 1];
         let mut left = total;
         while left > 0 {
-            match server.send(&[7; 40_000][..left.min(40_000)], Wait::Now) {
+            match server.send(&[7; 40_000][..left.min(40_000)], WaitLimit::Now) {
                 Ok(count) => left -= count,
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
@@ -317,7 +320,7 @@ fn writer_with_repeated_room_edges_is_not_disconnected() {
             }
         }
         let mut buffer = [0; 8];
-        while !matches!(server.recv(&mut buffer, Wait::Now), Ok(6)) {
+        while !matches!(server.recv(&mut buffer, WaitLimit::Now), Ok(6)) {
             assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(60))).unwrap(), 1, "expected an edge");
         }
     });
@@ -330,10 +333,10 @@ fn armed_descriptor_reports_data() {
         assert_eq!(client.arm_readiness().unwrap(), Some(false));
         let now = Some(Monotonic::from_nanos(0));
         assert!(!poll::wait_readable(client.readiness_descriptor().unwrap(), now).unwrap(), "round {round}");
-        server.send(b"x", Wait::Now).unwrap();
+        server.send(b"x", WaitLimit::Now).unwrap();
         assert!(poll::wait_readable(client.readiness_descriptor().unwrap(), None).unwrap());
         assert_eq!(client.arm_readiness().unwrap(), Some(true));
-        assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
+        assert_eq!(client.recv(&mut [0; 8], WaitLimit::Block).unwrap(), 1);
     }
     drop(server);
     assert_eq!(client.arm_readiness().unwrap(), Some(true));
@@ -356,10 +359,10 @@ fn silent_or_malformed_clients_delay_no_other_client() {
     let (_rings, memory) = RingPair::create(large).unwrap();
     header[12..20].copy_from_slice(&[large.to_server(), large.to_client()].map(u32::to_le_bytes).concat());
     socket::send_with_descriptor(greedy.as_fd(), &header, memory.as_fd(), socket::WaitMode::Now).unwrap();
-    let client = SharedMemory::default().connect(listener.local_endpoint(), None).unwrap();
+    let client = SharedMemoryTransport::default().connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
-    client.send(b"x", Wait::Block).unwrap();
-    assert_eq!(server.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
+    client.send(b"x", WaitLimit::Block).unwrap();
+    assert_eq!(server.recv(&mut [0; 8], WaitLimit::Block).unwrap(), 1);
     drop(silent);
 }
 
@@ -407,8 +410,8 @@ fn against_a_hostile_peer(name: &str, ring: u32, message: usize) {
             let body = vec![2; message];
             let slices = [IoSlice::new(&[1; 700]), IoSlice::new(&body)];
             for round in 0..100 {
-                let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
-                let wait = if round % 2 == 0 { soon } else { Wait::Now };
+                let soon = WaitLimit::Until(Monotonic::now() + Duration::from_micros(100));
+                let wait = if round % 2 == 0 { soon } else { WaitLimit::Now };
                 if let Ok(count) = server.recv(&mut buffer, wait) {
                     assert!(count <= message + 1000);
                 }

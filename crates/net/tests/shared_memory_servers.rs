@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, SharedMemory, Stream, Transport, Wait};
+use corelane_net::{Endpoint, Listener, SharedMemoryTransport, Stream, Transport, WaitLimit};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, Tid};
 use corelane_sys::{poll, socket};
@@ -49,7 +49,7 @@ impl Server {
     }
 
     fn connect(&self) -> Box<dyn Stream> {
-        SharedMemory::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
+        SharedMemoryTransport::default().connect(&Endpoint::shared_memory(&self.path), None).unwrap()
     }
 
     fn kill(&mut self) {
@@ -71,17 +71,17 @@ fn run_as_the_server() {
     let named = std::env::var(KIND).unwrap();
     match KINDS.into_iter().find(|kind| format!("{kind:?}") == named).unwrap() {
         Kind::Absent => {
-            let _listener = SharedMemory::default().listen(&Endpoint::shared_memory(path)).unwrap();
+            let _listener = SharedMemoryTransport::default().listen(&Endpoint::shared_memory(path)).unwrap();
             println!("{READY}");
             until_the_parent_ends();
         }
         Kind::Deaf => {
-            let listener = SharedMemory::default().listen(&Endpoint::shared_memory(path)).unwrap();
+            let listener = SharedMemoryTransport::default().listen(&Endpoint::shared_memory(path)).unwrap();
             println!("{READY}");
             let stream = accept(&*listener);
             let mut buffer = [0; 100];
-            let count = stream.recv(&mut buffer, Wait::Block).unwrap();
-            stream.send(&buffer[..count], Wait::Block).unwrap();
+            let count = stream.recv(&mut buffer, WaitLimit::Block).unwrap();
+            stream.send(&buffer[..count], WaitLimit::Block).unwrap();
             until_the_parent_ends();
         }
         Kind::Hostile => scribble(&path),
@@ -109,13 +109,14 @@ fn scribble(path: &Path) {
     for socket in listener.incoming() {
         let socket = socket.unwrap();
         let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::WaitMode::Block).unwrap();
-        // After random notes in the rings a client may connect again, to take lent memory.
+        // After random notes in the rings a client may connect again to open the channel for lent
+        // memory. Such a connection brings no rings and is skipped.
         let Some(memory) = memory.map(File::from) else { continue };
         // If the server could shrink memory that the client uses, a signal would end the client.
         for length in [0, 4096, 1 << 30] {
             memory.set_len(length).unwrap_err();
         }
-        while !poll::check_hang_up(socket.as_fd()).unwrap().both_closed {
+        while !poll::check_hang_up(socket.as_fd()).unwrap().is_both_closed {
             for _ in 0..1000 {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -156,21 +157,21 @@ fn until_asleep(thread: &OnceLock<Tid>) {
 /// A wait of a client. Returns true if the client reports the end of the stream.
 type Waits = fn(&dyn Stream) -> bool;
 
-const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], Wait::Block).unwrap() == 0;
+const IN_RECV: Waits = |stream| stream.recv(&mut [0; 8], WaitLimit::Block).unwrap() == 0;
 const IN_SEND: Waits = |stream| loop {
-    if let Err(error) = stream.send(&[1; 50_000], Wait::Block) {
+    if let Err(error) = stream.send(&[1; 50_000], WaitLimit::Block) {
         return error.kind() == io::ErrorKind::BrokenPipe;
     }
 };
 const WITH_A_DEADLINE: Waits =
-    |stream| stream.recv(&mut [0; 8], Wait::Until(Monotonic::now() + Duration::from_secs(3600))).unwrap() == 0;
+    |stream| stream.recv(&mut [0; 8], WaitLimit::Until(Monotonic::now() + Duration::from_secs(3600))).unwrap() == 0;
 
 fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
     let mut server = Server::start(kind, name);
     let client = server.connect();
     if kind == Kind::Deaf {
-        client.send(b"there?", Wait::Block).unwrap();
-        assert_eq!(client.recv(&mut [0; 100], Wait::Block).unwrap(), 6);
+        client.send(b"there?", WaitLimit::Block).unwrap();
+        assert_eq!(client.recv(&mut [0; 100], WaitLimit::Block).unwrap(), 6);
     }
     assert!(!traces().is_empty(), "{name}: no descriptor, mapping or thread is found");
     let who = OnceLock::new();
@@ -184,15 +185,15 @@ fn server_is_killed(kind: Kind, waits: Waits, name: &str) {
         assert!(waiting.join().unwrap(), "{name}: expected the end of the stream");
     });
     // A thread that does not wait must see the end, each time.
-    assert_eq!(client.recv(&mut [0; 8], Wait::Now).unwrap(), 0, "{name}");
-    assert!(poll::check_hang_up(client.readiness_descriptor().unwrap()).unwrap().both_closed, "{name}");
+    assert_eq!(client.recv(&mut [0; 8], WaitLimit::Now).unwrap(), 0, "{name}");
+    assert!(poll::check_hang_up(client.readiness_descriptor().unwrap()).unwrap().is_both_closed, "{name}");
     drop(client);
     assert_eq!(traces(), Vec::<String>::new(), "{name}: expected that no resource remains");
     assert!(server.path.exists());
-    let listener = SharedMemory::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
+    let listener = SharedMemoryTransport::default().listen(&Endpoint::shared_memory(&server.path)).unwrap();
     let (client, next) = (server.connect(), accept(&*listener));
-    client.send(b"again", Wait::Block).unwrap();
-    assert_eq!(next.recv(&mut [0; 8], Wait::Block).unwrap(), 5, "{name}");
+    client.send(b"again", WaitLimit::Block).unwrap();
+    assert_eq!(next.recv(&mut [0; 8], WaitLimit::Block).unwrap(), 5, "{name}");
 }
 
 fn server_is_hostile() {
@@ -202,17 +203,17 @@ fn server_is_hostile() {
         let mut buffer = vec![0; 100_000];
         let octets = [7; 5000];
         loop {
-            let soon = Wait::Until(Monotonic::now() + Duration::from_micros(100));
-            let read = [Wait::Now, soon].map(|wait| client.recv(&mut buffer, wait));
-            let sent = [Wait::Now, soon].map(|wait| client.send(&octets, wait));
+            let soon = WaitLimit::Until(Monotonic::now() + Duration::from_micros(100));
+            let read = [WaitLimit::Now, soon].map(|wait| client.recv(&mut buffer, wait));
+            let sent = [WaitLimit::Now, soon].map(|wait| client.send(&octets, wait));
             let _ = client.arm_readiness();
             let outcomes = read.into_iter().chain(sent);
             if outcomes.map(is_over).fold(false, |over, now| over | now) {
                 break;
             }
         }
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0, "expected no bytes after the end");
-        client.send(&octets, Wait::Block).unwrap_err();
+        assert_eq!(client.recv(&mut buffer, WaitLimit::Block).unwrap(), 0, "expected no bytes after the end");
+        client.send(&octets, WaitLimit::Block).unwrap_err();
     }
     assert_eq!(traces(), Vec::<String>::new(), "expected that no resource remains");
     let mut server = server;
@@ -223,7 +224,8 @@ fn server_is_hostile() {
 
 fn is_over(outcome: io::Result<usize>) -> bool {
     match outcome.map_err(|error| error.kind()) {
-        // The peer may announce that it reads or writes no more, and then continue.
+        // The peer may announce that it reads or writes no more, and then continue. So these
+        // results do not end the loop.
         Ok(_) | Err(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::BrokenPipe) => false,
         Err(io::ErrorKind::InvalidData) => true,
         Err(other) => panic!("{other}"),

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, Peer, SpinPolicy, Stream, Tcp, Transport, Unix, Wait, spinning_thread_count};
+use corelane_net::{
+    Endpoint, Listener, Peer, SpinPolicy, Stream, TcpTransport, Transport, UnixTransport, WaitLimit,
+    spinning_thread_count,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::counters::{self, snapshot};
 use corelane_sys::{poll, thread};
@@ -27,8 +30,10 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 
 fn each(name: &str, check: impl Fn(&dyn Stream, &dyn Stream)) {
     let path = std::env::temp_dir().join(format!("corelane-spin-{}-{name}", std::process::id()));
-    let transports: [(Box<dyn Transport>, Endpoint); 2] =
-        [(Box::new(Tcp::new()), Endpoint::tcp("127.0.0.1", 0)), (Box::new(Unix), Endpoint::unix(path))];
+    let transports: [(Box<dyn Transport>, Endpoint); 2] = [
+        (Box::new(TcpTransport::new()), Endpoint::tcp("127.0.0.1", 0)),
+        (Box::new(UnixTransport), Endpoint::unix(path)),
+    ];
     for (transport, endpoint) in transports {
         let listener = transport.listen(&endpoint).unwrap();
         let client = transport.connect(listener.local_endpoint(), None).unwrap();
@@ -59,7 +64,7 @@ fn wait_until_asleep(tid: thread::Tid) {
 
 /// Returns the number of system calls of a wait in `recv`. The peer writes when the reading thread
 /// sleeps.
-fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait) -> u64 {
+fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: WaitLimit) -> u64 {
     let (told, tid) = (AtomicBool::new(false), std::sync::OnceLock::new());
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -78,7 +83,7 @@ fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: Wait)
         let before = counters::process_snapshot();
         std::thread::sleep(20 * MILLISECOND);
         assert_eq!((counters::process_snapshot() - before).syscalls, 0);
-        writer.send(b"x", Wait::Block).unwrap();
+        writer.send(b"x", WaitLimit::Block).unwrap();
         reading.join().unwrap()
     })
 }
@@ -88,20 +93,22 @@ fn thread_polls_only_with_permission_and_idle_thread_makes_no_calls() {
     let _alone = alone();
     counters::process_snapshot();
     each("syscalls", |client, server| {
-        let soon = || Wait::Until(Monotonic::now() + Duration::from_secs(60));
-        assert_eq!(syscalls_of_a_long_wait(server, client, Wait::Block), 1);
-        // With a precise deadline the thread first asks the kernel for readiness.
+        let soon = || WaitLimit::Until(Monotonic::now() + Duration::from_secs(60));
+        assert_eq!(syscalls_of_a_long_wait(server, client, WaitLimit::Block), 1);
+        // With a precise deadline the thread first asks the kernel for readiness, which is a second
+        // system call.
         assert_eq!(syscalls_of_a_long_wait(server, client, soon()), 2);
         server.set_spin_policy(SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN });
         let end = Monotonic::now() + Duration::from_secs(60);
-        for wait in [Wait::Block, soon()] {
-            // Other programs may keep the thread from its core while it polls.
+        for wait in [WaitLimit::Block, soon()] {
+            // Other programs may keep the thread from its core while it polls, so the test tries
+            // again.
             while thread::online_cores() > 1 && syscalls_of_a_long_wait(server, client, wait) <= 3 {
                 assert!(!end.is_past(), "expected the thread to poll");
             }
         }
         server.set_spin_policy(SpinPolicy::Never);
-        assert_eq!(syscalls_of_a_long_wait(server, client, Wait::Block), 1);
+        assert_eq!(syscalls_of_a_long_wait(server, client, WaitLimit::Block), 1);
     });
 }
 
@@ -112,12 +119,12 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
         server.set_spin_policy(SpinPolicy::Adaptive { max_spin: Duration::from_nanos(1) });
         let mut buffer = [0; 8];
         // After this arrival a TCP socket reports the core on which the peer runs.
-        client.send(b"x", Wait::Block).unwrap();
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 1);
+        client.send(b"x", WaitLimit::Block).unwrap();
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 1);
         ask_once();
         let before = snapshot();
         for _ in 0..1000 {
-            let soon = Wait::Until(Monotonic::now() + MILLISECOND / 50);
+            let soon = WaitLimit::Until(Monotonic::now() + MILLISECOND / 50);
             assert_eq!(server.recv(&mut buffer, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         }
         let syscalls = (snapshot() - before).syscalls;
@@ -125,8 +132,8 @@ fn adaptive_threads_stop_polling_for_a_slow_peer() {
         assert!(syscalls < 1050, "{syscalls}");
         let may_poll = matches!(client.peer(), Peer::Process { .. }) && thread::online_cores() > 1;
         assert!(syscalls > 1000 || !may_poll, "{syscalls}");
-        client.send(b"x", Wait::Block).unwrap();
-        assert_eq!(server.recv(&mut [0; 8], Wait::Block).unwrap(), 1);
+        client.send(b"x", WaitLimit::Block).unwrap();
+        assert_eq!(server.recv(&mut [0; 8], WaitLimit::Block).unwrap(), 1);
     });
 }
 
@@ -137,13 +144,13 @@ fn polling_respects_deadline_data_and_end() {
         server.set_spin_policy(SpinPolicy::Always { max_spin: 100 * MILLISECOND });
         let mut buffer = [0; 8];
         let soon = Monotonic::now() + MILLISECOND;
-        assert_eq!(server.recv(&mut buffer, Wait::Until(soon)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Until(soon)).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(soon.is_past());
-        client.send(b"late", Wait::Block).unwrap();
-        assert_eq!(server.recv(&mut buffer, Wait::Until(soon)).unwrap(), 4);
-        assert_eq!(server.recv(&mut buffer, Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        client.shutdown(corelane_net::ShutdownMode::Write);
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 0);
+        client.send(b"late", WaitLimit::Block).unwrap();
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Until(soon)).unwrap(), 4);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.shutdown(corelane_net::ShutdownDirection::Write);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 0);
     });
 }
 
@@ -151,10 +158,10 @@ fn polling_respects_deadline_data_and_end() {
 fn fewer_threads_than_cores_poll_at_once() {
     let _alone = alone();
     let limit = thread::online_cores() - 1;
-    let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+    let listener = TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
     let pairs: Vec<_> = (0..limit + 3)
         .map(|_| {
-            let client = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+            let client = TcpTransport::new().connect(listener.local_endpoint(), None).unwrap();
             client.set_spin_policy(SpinPolicy::Always { max_spin: SpinPolicy::MAX_SPIN });
             (client, accept(&*listener))
         })
@@ -165,7 +172,7 @@ fn fewer_threads_than_cores_poll_at_once() {
         for (client, _) in &pairs {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    let _ = client.recv(&mut [0; 8], Wait::Until(Monotonic::now() + 10 * MILLISECOND));
+                    let _ = client.recv(&mut [0; 8], WaitLimit::Until(Monotonic::now() + 10 * MILLISECOND));
                 }
             });
         }

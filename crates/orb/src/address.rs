@@ -88,8 +88,8 @@ fn lane_endpoints(profile: &Profile<'_>, limits: &Limits) -> Vec<LaneEndpoint> {
     profile.lane_endpoints(limits).into_iter().filter_map(lane).collect()
 }
 
-/// Chooses the code sets for calls to a server; `None` if there are no common ones. Prefers the
-/// native code set, so that the client need not convert text.
+/// Chooses the code sets for calls to a server; `None` if client and server have none in common.
+/// Prefers the native code set, so that the client need not convert text.
 fn choose_code_sets(native: CharSet, server: &CodeSetInfo) -> Option<CodeSets> {
     let mut own = CodeSetInfo::for_native(native);
     let conversion = std::mem::take(&mut own.char.conversion);

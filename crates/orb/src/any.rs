@@ -194,7 +194,7 @@ impl Cdr for Any {
 
 /// A Rust type that represents one or more IDL types, so that an [`Any`] can contain its values.
 ///
-/// Generated code implements it for structures, unions, enumerations, exceptions and typed
+/// Generated code implements the trait for structures, unions, enumerations, exceptions and typed
 /// references.
 pub trait Typed: Sized {
     /// Returns the default IDL type of the Rust type: a string or sequence has no bound, and text
@@ -375,7 +375,8 @@ impl<T: Typed> Typed for Vec<T> {
 
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
-        // An element may have no bytes, for example a structure without members.
+        // An element of a type of size 0, for example a structure without members, has no bytes.
+        // Any other element has at least one.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
         T::read_many(len, d, &element)
     }

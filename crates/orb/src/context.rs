@@ -115,8 +115,8 @@ impl Context {
         })
     }
 
-    /// Reads the context of a request. It is empty if the request ends after the arguments, as
-    /// requests of ORBs without contexts do.
+    /// Reads the context of a request. The context is empty if the request ends after the
+    /// arguments, as requests of ORBs without contexts do.
     pub(crate) fn read(d: &mut Decoder<'_>) -> Result<Context, CdrError> {
         if d.remaining_len() == 0 {
             return Ok(Context::new());
@@ -160,7 +160,8 @@ impl fmt::Debug for Context {
 }
 
 thread_local! {
-    /// The number is the depth of the upcall on the thread's upcall stack.
+    /// The contexts of running calls, each with the depth of its upcall on the thread's upcall
+    /// stack.
     static CALL_CONTEXTS: RefCell<Vec<(usize, Context)>> = const { RefCell::new(Vec::new()) };
 }
 

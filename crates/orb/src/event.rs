@@ -27,27 +27,27 @@ use crate::text;
 pub enum Event {
     /// A client or server broke the protocol, and its connection is closed.
     ProtocolFault {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
-        /// The fault.
+        /// The violation of the protocol.
         fault: PeerFault,
     },
     /// An incomplete message did not continue within the pool's `read_stall_timeout`, and its
     /// connection is closed.
     ReadStalled {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
     },
     /// A peer read none of its replies for the pool's `write_timeout`, so its connection is closed.
     /// Also reported if a peer had not read all of its replies when the ORB or the pool ended.
     WriteTimedOut {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
     },
     /// A connection was closed because the connections of its lane together held more than the
     /// pool's `max_buffered_bytes`.
     MemoryBudgetExceeded {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
@@ -55,18 +55,18 @@ pub enum Event {
     /// An idle connection was closed to make room for a new one, or because no byte of a first
     /// message arrived within the pool's `first_request_timeout`.
     IdleConnectionClosed {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Time since the last complete message, rounded down to seconds. If none has arrived, the
         /// exact time since the connection was accepted.
         idle: Duration,
         /// True if the connection was closed to make room for a new connection.
-        evicted: bool,
+        is_evicted: bool,
     },
     /// A draining connection was closed early, to make room for a new connection, because the pool
     /// was full or the process had no descriptors left.
     DrainingConnectionEvicted {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// Bytes that the connection held.
         bytes: usize,
@@ -76,7 +76,7 @@ pub enum Event {
     /// A new connection was closed at once, because the pool has its maximum number of connections
     /// or is closing.
     ConnectionRefused {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// The pool's maximum number of connections.
         max_connections: usize,
@@ -98,8 +98,9 @@ pub enum Event {
         /// The panic's message.
         message: String,
     },
-    /// The kernel refused the priority or the cores of a thread of the ORB. The thread runs without
-    /// this priority and these cores.
+    /// The kernel refused the priority or the cores of a thread of the ORB. A thread of a pool then
+    /// has neither, and runs in the ordinary class. A thread that reads replies has the priority of
+    /// the thread that started it.
     ThreadSchedulingRefused {
         /// The thread's name.
         thread: String,
@@ -153,9 +154,9 @@ pub enum Event {
     /// - Its arguments cannot be decoded (MARSHAL or another exception). The exception in this
     ///   event then has the path of the member and its position, which are not sent to the client.
     RequestRefused {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The operation.
+        /// The name of the operation.
         operation: String,
         /// The exception that the client gets.
         exception: SystemException,
@@ -163,7 +164,7 @@ pub enum Event {
     /// The deadline of a request passed before its upcall began, so the client no longer waits for
     /// the reply.
     DeadlinePassed {
-        /// The operation.
+        /// The name of the operation.
         operation: String,
         /// Time for which the request had waited in this process.
         waited: Duration,
@@ -172,7 +173,7 @@ pub enum Event {
     },
     /// An operation used more processor time than it declares (`@wcet`).
     ExecutionTimeOverrun {
-        /// The operation.
+        /// The name of the operation.
         operation: &'static str,
         /// The declared maximum processor time.
         declared: Duration,
@@ -181,14 +182,14 @@ pub enum Event {
     },
     /// Buffered oneways ([`SyncScope::None`](crate::SyncScope::None)) could not be sent.
     OnewaysLost {
-        /// The server.
+        /// The server of the connection.
         peer: Peer,
         /// Number of buffered bytes that were not sent.
         bytes: usize,
     },
     /// The kernel refused to set the code point of a priority on the packets of a connection.
     DscpRefused {
-        /// The peer.
+        /// The peer of the connection.
         peer: Peer,
         /// The code point (DSCP).
         dscp: u8,
@@ -196,38 +197,39 @@ pub enum Event {
         error: String,
     },
     /// The kernel refused a core or a priority to a thread of a core pool, the ORB's threads are in
-    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks without
-    /// guaranteed response times. Reported once for each pool, and again if the refused core is lost
-    /// and the kernel then refuses something else.
+    /// the ordinary class, or the pool's threads have no affinity. The pool serves its tasks
+    /// without guaranteed response times. Reported once for each pool, and again if the refused
+    /// core is lost and the kernel then refuses something else.
     #[cfg(feature = "core-pool")]
     TaskTimingNotGuaranteed {
         /// The pool's name.
         pool: String,
-        /// The reason.
+        /// The refusal of the kernel, or another reason.
         error: String,
     },
-    /// The kernel refused a core or a priority to a task of a core pool, and had
-    /// permitted this to the pool before. The task has left the pool's set, and its requests are
-    /// best effort. The other tasks keep their cores and priorities. The kernel also refuses a core
-    /// that is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task
-    /// may get another core.
+    /// The kernel refused a core or a priority to a task of a core pool, and had permitted such a
+    /// request to the pool before. The task has left the pool's set, and its requests are best
+    /// effort. The other tasks keep their cores and priorities. The kernel also refuses a core that
+    /// is lost: an admission object then reports [`CoreLost`](Self::CoreLost), and the task may get
+    /// another core.
     #[cfg(feature = "core-pool")]
     TaskRefused {
         /// The pool's name.
         pool: String,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
         /// The request and the error of the kernel.
         error: String,
     },
-    /// A core pool had no free thread for a request of a task. A thread without a task ran the
-    /// request, without the task's core and priority, or its client got TRANSIENT
-    /// ([`CorePoolConfig::refuse_without_thread`](field@crate::rt::CorePoolConfig::refuse_without_thread)).
+    /// A core pool had no free thread for a request of a task. A [best-effort
+    /// thread](field@crate::rt::CorePoolConfig::best_effort_threads) ran the request, without the
+    /// task's core and priority, or the request's client got TRANSIENT
+    /// ([`CorePoolConfig::refuses_without_thread`](field@crate::rt::CorePoolConfig::refuses_without_thread)).
     #[cfg(feature = "core-pool")]
     TaskNotBound {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
     },
     /// A request of a task used more processor time than the budget of the task
@@ -235,9 +237,9 @@ pub enum Event {
     /// ended.
     #[cfg(feature = "core-pool")]
     JobOverBudget {
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
-        /// The budget.
+        /// The budget of the task.
         budget: Duration,
         /// The processor time that the request used.
         used: Duration,
@@ -249,9 +251,9 @@ pub enum Event {
     /// not wait for its time.
     #[cfg(feature = "core-pool")]
     TaskRateExceeded {
-        /// The client.
+        /// The client that sent the request.
         peer: Peer,
-        /// The task's number.
+        /// The number of the task, as the pool's [`TaskBinder`](crate::rt::TaskBinder) returns it.
         task: u64,
         /// True for a oneway, which was dropped. Otherwise the client got TRANSIENT.
         is_oneway: bool,
@@ -277,7 +279,7 @@ pub enum Event {
         pool: String,
         /// The core, as the kernel counts cores.
         core: usize,
-        /// Number of the core's tasks that it runs again.
+        /// Number of tasks that the core runs again.
         restored: usize,
     },
     /// A thread of the ORB ended early, or a job or the overrun function of a
@@ -306,10 +308,10 @@ impl fmt::Display for Event {
             Event::MemoryBudgetExceeded { peer, bytes: octets } => {
                 write!(f, "{peer} was closed: its lane held too many octets, and {octets} of them were its own")
             }
-            Event::IdleConnectionClosed { peer, idle: silent, evicted: true } => {
+            Event::IdleConnectionClosed { peer, idle: silent, is_evicted: true } => {
                 write!(f, "{peer} was closed for a new connection: it had sent nothing for {silent:?}")
             }
-            Event::IdleConnectionClosed { peer, idle: silent, evicted: false } => {
+            Event::IdleConnectionClosed { peer, idle: silent, is_evicted: false } => {
                 write!(f, "{peer} sent no request within {silent:?}")
             }
             Event::DrainingConnectionEvicted { peer, bytes: octets, draining: after } => {
@@ -453,7 +455,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventCounts {
-    /// Connections accepted.
+    /// Connections that were accepted.
     pub connections_opened: u64,
     /// Accepted connections that have ended.
     pub connections_closed: u64,
@@ -646,7 +648,7 @@ impl Events {
         peers.into_iter().for_each(|peer| self.report(&Event::WriteTimedOut { peer }));
     }
 
-    /// Reports a protocol fault of a server. CloseConnection and MessageError are no faults of a
+    /// Reports a protocol fault of a server. CloseConnection and MessageError are not faults of a
     /// server.
     #[cold]
     pub(crate) fn fault_of_server(&self, peer: &Peer, fault: PeerFault) {

@@ -241,7 +241,7 @@ impl fmt::Display for SystemException {
         if let Some(endpoint) = &detail.endpoint {
             write!(f, " at {}", text::message(endpoint))?;
         }
-        // A time of zero means that the coarse clock has not ticked.
+        // A time of zero means that the coarse clock has not ticked, so the time is not shown.
         if let Some(elapsed) = detail.elapsed.filter(|elapsed| !elapsed.is_zero()) {
             write!(f, " after {elapsed:.1?}")?;
         }

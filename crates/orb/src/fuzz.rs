@@ -87,8 +87,8 @@ fn admit(queue: &mut Vec<usize>, connection: usize) {
     }
 }
 
-/// Checks that a connection which has just sent a message is not evicted, and that one which never
-/// sent a message is evicted first.
+/// Checks that a connection which has just sent a message is not evicted, and that a connection
+/// which never sent a message is evicted first.
 fn ranked(number: usize) {
     let heard = u32::try_from(number).unwrap_or(0);
     let never = eviction_rank::eviction_rank(eviction_rank::NO_MESSAGE, false, heard + 20, 1);

@@ -26,8 +26,8 @@ use crate::exception::{Completion, FailureDetail, SystemException, SystemExcepti
 /// that an overloaded server rejects unread.
 ///
 /// Before a request, several interceptors run in the order in which they were set, until one raises
-/// an exception. After it, they run in the reverse order. Calls that an interceptor makes are not
-/// intercepted.
+/// an exception. After the request, they run in the reverse order. Calls that an interceptor makes
+/// are not intercepted.
 ///
 /// Collocated calls, LocateRequests and the ORB's declaration of a priority band are not
 /// intercepted.
@@ -233,9 +233,9 @@ pub(crate) struct InterceptorChain {
 }
 
 impl InterceptorChain {
-    /// Calls `before` for the interceptors in order, unless an interceptor makes the call. If one
-    /// raises an exception, calls `after` for the interceptors before it, in reverse order. A panic
-    /// of an interceptor becomes the exception UNKNOWN.
+    /// Calls `before` for the interceptors in order, unless an interceptor makes the call. If an
+    /// interceptor raises an exception, calls `after` for the interceptors before it, in reverse
+    /// order. A panic of an interceptor becomes the exception UNKNOWN.
     fn enter(
         &self,
         mut before: impl FnMut(&dyn Interceptor) -> Result<(), SystemException>,

@@ -150,7 +150,7 @@ impl AsRef<[u8]> for KeptCopy {
 pub(crate) enum MessageMemory {
     #[default]
     None,
-    /// Its unread bytes begin with the message.
+    /// A buffer whose unread bytes begin with the message.
     Buffer(ReceiveBuffer),
     Assembled(Vec<u8>),
 }

@@ -71,8 +71,8 @@ impl LendableOctets {
 
 /// A buffer of fixed size for large sequences of numbers, as arguments.
 ///
-/// It is for numbers what [`LendableOctets`] is for octets. The sealed numbers are a slice, as stubs
-/// take it.
+/// The sealed numbers are lent to peers as the octets of [`LendableOctets`] are. Stubs take the
+/// numbers as a slice.
 ///
 /// # Examples
 /// ```
@@ -84,7 +84,7 @@ impl LendableOctets {
 /// # Ok::<(), corelane::SystemException>(())
 /// ```
 pub struct LendableNumbers<T> {
-    /// `None` for no numbers.
+    /// `None` if the buffer has no numbers.
     buffer: Option<SealableBuffer>,
     element: PhantomData<T>,
 }
@@ -137,7 +137,7 @@ impl<T> fmt::Debug for LendableNumbers<T> {
     }
 }
 
-/// Numbers that no process can change, from [`LendableNumbers::seal`]. Clones share them.
+/// Numbers that no process can change, from [`LendableNumbers::seal`]. Clones share the numbers.
 pub struct SealedNumbers<T> {
     octets: Octets,
     element: PhantomData<T>,

@@ -26,8 +26,9 @@ pub(crate) struct ShortMessage<'m> {
 }
 
 impl<'m> ShortMessage<'m> {
-    /// Lends the last of the `slices` of a message, if it is in memory that can be lent and `stream`
-    /// lends. The returned message, or another one on `stream`, must be the next one that is sent.
+    /// Lends the last of the `slices` of a message, if it is in memory that can be lent and
+    /// `stream` lends. On `stream`, messages must be sent in the order in which their memory was
+    /// lent.
     #[inline]
     pub(crate) fn new(stream: &dyn Stream, slices: &[&'m [u8]]) -> Option<Self> {
         if !IS_ENABLED {
@@ -39,7 +40,7 @@ impl<'m> ShortMessage<'m> {
         }
         let (header, rest) = head.split_first_chunk()?;
         let header = giop::lent_header(header, head.len())?;
-        let reference = stream.lending()?.lend(octets)?.to_bytes();
+        let reference = stream.memory_lending()?.lend(octets)?.to_bytes();
         Some(ShortMessage { header, rest, reference })
     }
 
@@ -56,11 +57,11 @@ pub(crate) enum TakeError {
 /// Returns true if the message at the front of `unread` ends in lent memory.
 #[inline]
 pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
-    IS_ENABLED && giop::is_lent(unread) && stream.lending().is_some()
+    IS_ENABLED && giop::is_lent(unread) && stream.memory_lending().is_some()
 }
 
-/// Returns the whole message and its header, if `message` is what remains of it without the lent
-/// octets.
+/// Returns the whole message and its header. `message` is the received message, which has a
+/// reference in place of its lent octets.
 #[cold]
 pub(crate) fn take(
     stream: &dyn Stream,
@@ -68,11 +69,11 @@ pub(crate) fn take(
     message: &[u8],
     limits: &Limits,
 ) -> Result<(Header, ReceiveBuffer), TakeError> {
-    let Some((lending, (rest, reference))) = stream.lending().zip(giop::split_lent(message)) else {
+    let Some((lending, (rest, reference))) = stream.memory_lending().zip(giop::split_lent(message)) else {
         return Err(TakeError::Fault(PeerFault::LentMemory));
     };
     let reference = LentReference::from_bytes(reference);
-    let header = giop::whole_header(header, rest.len(), reference.length, limits)
+    let header = giop::whole_message_header(header, rest.len(), reference.length, limits)
         .map_err(|fault| TakeError::Fault(fault.into()))?;
     match lending.take([&header.to_bytes(), rest], reference) {
         Ok(buffer) => Ok((header, ReceiveBuffer::from(buffer))),

@@ -11,9 +11,9 @@
 //! - `shared-memory`: the shared-memory transport among an ORB's default transports, and payloads
 //!   that are lent over it.
 //! - `unix-sockets`: Unix sockets among an ORB's default transports.
-//! - `keep-octets`: servants keep octets of requests without a copy ([`keep_octets`] copies without
-//!   it).
-//! - `replies-first`: replies that are sent in part go out before new requests run.
+//! - `keep-octets`: servants keep octets of requests without a copy (without this feature,
+//!   [`keep_octets`] copies).
+//! - `replies-first`: replies that were sent in part are completed before new requests run.
 //! - `reply-memory-waits` (experimental): requests for operations with large replies wait while
 //!   unread replies hold more than half of the memory that a lane permits them.
 //! - `core-pool`: thread pools that serve the connections of tasks on the tasks' cores.

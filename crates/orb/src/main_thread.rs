@@ -89,8 +89,8 @@ impl MainQueue {
     }
 
     /// Waits until `look` returns a value or `deadline` has passed. If the calling thread is the
-    /// main thread, it runs queued deactivations meanwhile, because the awaited event may depend on
-    /// them.
+    /// main thread, it runs queued deactivations during the wait, because the awaited event may
+    /// depend on them.
     #[cold]
     pub(crate) fn wait<T>(&self, deadline: Option<Monotonic>, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         self.waiter.wait(deadline, || {

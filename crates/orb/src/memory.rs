@@ -42,7 +42,7 @@ impl ByteBudget {
         MemoryRefusal { requested: octets, in_use: self.held(), limit: self.limit }
     }
 
-    /// Adds `octets` bytes to the held ones. Returns false, and adds nothing, if the sum would
+    /// Adds `octets` bytes to the held bytes. Returns false, and adds nothing, if the sum would
     /// exceed the limit.
     #[cold]
     pub(crate) fn add(&self, octets: usize) -> bool {

@@ -14,8 +14,8 @@ use crate::cancel::Canceller;
 pub(crate) trait NestedWaitHook {
     fn release_connection(&self) {}
 
-    /// Waits, and runs other requests meanwhile. Returns false without waiting if the thread does
-    /// not do this, so that the caller must block.
+    /// Waits for the reply, and runs other requests during the wait. If this thread must not run
+    /// other requests, returns false at once, and the caller must block.
     ///
     /// # Errors
     /// If the wait fails.
@@ -72,8 +72,8 @@ pub(crate) fn dispatches_while_waiting() -> bool {
     IS_SERVING.get()
 }
 
-/// Waits for `reply`, and runs other requests meanwhile. Returns false without waiting if the
-/// calling thread does not do this, so that the caller must block.
+/// Waits for `reply`, and runs other requests during the wait. If the calling thread must not run
+/// other requests, returns false at once, and the caller must block.
 ///
 /// # Errors
 /// If the wait fails.

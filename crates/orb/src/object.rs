@@ -157,7 +157,7 @@ impl ObjectRef {
     }
 
     /// Returns a copy that sends the properties of `context` with operations that have a context
-    /// clause in their IDL. They replace the properties of the original. [Dynamic
+    /// clause in their IDL. The properties replace the properties of the original. [Dynamic
     /// requests](crate::dynamic::DynamicRequest::context) do not send them.
     #[must_use]
     pub fn with_context(&self, context: &Context) -> Self {

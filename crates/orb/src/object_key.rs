@@ -94,7 +94,7 @@ impl<'k> ObjectKey<'k> {
             }
             ObjectKey::Persistent { path, id } => {
                 key.push(PERSISTENT);
-                // `create_rt_poa` refuses longer paths.
+                // `create_rt_poa` refuses longer paths, so the length fits.
                 key.extend(u16::try_from(path.len()).unwrap_or(u16::MAX).to_be_bytes());
                 key.extend(path);
                 key.extend(id);

@@ -155,7 +155,8 @@ fn slot(hash: u64, displacements: &[u16], count: usize) -> usize {
 mod tests {
     use super::{OperationTable, hash, slot};
 
-    /// If the two copies of the hash differed, a server would find no operation.
+    /// The IDL compiler has a copy of the hash function. If the copies differed, a server would
+    /// find no operation.
     #[test]
     fn hash_matches_the_idl_compiler() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

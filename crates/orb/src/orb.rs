@@ -225,8 +225,8 @@ impl Orb {
     }
 
     /// Shuts the ORB down: destroys POAs, closes connections gracefully, and joins threads. With
-    /// `wait` the method returns when the shutdown is complete. A later call with `wait`, or the
-    /// drop of the ORB, waits.
+    /// `wait` the method returns when the shutdown is complete. Without `wait`, a later call with
+    /// `wait` or the drop of the ORB waits for the end of the shutdown.
     ///
     /// # Errors
     /// BAD_INV_ORDER 3 with `wait` on a thread that would wait for itself:

@@ -208,8 +208,8 @@ impl OrbContext {
             .with_message("the ORB has been shut down"))
     }
 
-    /// Returns true in a process that was forked from the ORB's process. It has the connections of
-    /// its parent, but none of its threads.
+    /// Returns true in a process that was forked from the ORB's process. Such a process has the
+    /// connections of its parent, but none of its threads.
     #[inline]
     pub(crate) fn is_forked_copy(&self) -> bool {
         corelane_sys::process::fork_generation() != self.fork_generation

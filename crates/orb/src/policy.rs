@@ -24,8 +24,8 @@ pub enum Timeout {
     /// ([`rt::ExpiredRequestAction`](crate::rt::ExpiredRequestAction)).
     Precise(Duration),
     /// The socket's time-out ends the call, and costs a system call only when it must be changed.
-    /// It never ends a call early, but may be late by some ticks of the kernel's clock and an
-    /// eighth of the duration.
+    /// The time-out never ends a call early, but may be late by some ticks of the kernel's clock
+    /// and an eighth of the duration.
     Coarse(Duration),
     /// No time-out.
     Never,
@@ -120,7 +120,7 @@ impl CallPolicies {
     /// level (thread or ORB).
     #[must_use]
     #[inline]
-    pub fn or(self, wider: CallPolicies) -> CallPolicies {
+    pub fn with_defaults_from(self, wider: CallPolicies) -> CallPolicies {
         CallPolicies {
             timeout: self.timeout.or(wider.timeout),
             connect_timeout: self.connect_timeout.or(wider.connect_timeout),
@@ -158,7 +158,7 @@ pub fn with_call_policies<T>(policies: CallPolicies, body: impl FnOnce() -> T) -
             THREAD_POLICIES.set(self.0);
         }
     }
-    let _restore = RestorePolicies(THREAD_POLICIES.replace(policies.or(thread_policies())));
+    let _restore = RestorePolicies(THREAD_POLICIES.replace(policies.with_defaults_from(thread_policies())));
     body()
 }
 
@@ -184,7 +184,7 @@ impl CallDeadline {
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag.
+            // A start from the coarse clock may be too early by the clock's lag, which is added.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,
@@ -231,7 +231,7 @@ mod tests {
             max_transient_retries: Some(2),
             ..CallPolicies::NONE
         };
-        let both = near.or(far);
+        let both = near.with_defaults_from(far);
         assert_eq!((both.timeout, both.max_transient_retries), (Some(Timeout::Never), Some(2)));
     }
 
@@ -251,10 +251,10 @@ mod tests {
             max_transient_retries: Some(9),
             rebind: Some(RebindMode::NoReconnect),
         };
-        assert_eq!(near.or(far), near);
-        assert_eq!(near.or(CallPolicies::NONE), near);
-        assert_eq!(CallPolicies::NONE.or(far), far);
-        assert_eq!(CallPolicies::NONE.or(CallPolicies::NONE), CallPolicies::NONE);
+        assert_eq!(near.with_defaults_from(far), near);
+        assert_eq!(near.with_defaults_from(CallPolicies::NONE), near);
+        assert_eq!(CallPolicies::NONE.with_defaults_from(far), far);
+        assert_eq!(CallPolicies::NONE.with_defaults_from(CallPolicies::NONE), CallPolicies::NONE);
     }
 
     #[test]

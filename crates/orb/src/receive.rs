@@ -72,7 +72,7 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Moves the bytes behind the first `count` bytes to `rest`, which it returns. Returns `None`
+    /// Moves the bytes behind the first `count` bytes to `rest`, and returns `rest`. Returns `None`
     /// if the process has no addresses left; the moved bytes are then lost.
     #[cold]
     pub(crate) fn split_after(&mut self, count: usize, mut rest: ReceiveBuffer) -> Option<ReceiveBuffer> {

@@ -114,7 +114,7 @@ impl Deref for ServerContext {
 }
 
 /// Waits until `look` returns a value or `deadline` has passed. If the calling thread is the main
-/// thread of `orb`, it runs queued deactivations meanwhile.
+/// thread of `orb`, it runs queued deactivations during the wait.
 pub(crate) fn wait_for<T>(
     orb: &Weak<ServerContext>,
     gate: &EventCount,

@@ -35,7 +35,8 @@ pub(crate) struct LaneIdentity {
     pub(crate) stamp: u64,
     pub(crate) pool: u32,
     pub(crate) lane: u32,
-    /// Negative in the builder's pools, which have no priority, and outside lanes.
+    /// The CORBA priority of the lane. Negative in the builder's pools, which have no priority, and
+    /// outside lanes.
     pub(crate) priority: i16,
     pub(crate) has_fixed_priority: bool,
     #[cfg(feature = "core-pool")]
@@ -54,7 +55,7 @@ const OUTSIDE_LANES: LaneIdentity = LaneIdentity {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CurrentRequest {
-    /// 0 for a collocated call, and outside requests.
+    /// Id of the request's connection; 0 for a collocated call, and outside requests.
     connection: u64,
     arrived_at: (u32, u32),
 }
@@ -64,8 +65,8 @@ thread_local! {
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
-    /// Number of writes to `SCHEDULING`, wrapping, because numbers are cheaper to compare than
-    /// schedulings.
+    /// Number of writes to `SCHEDULING`, wrapping. Comparing two numbers costs less than comparing
+    /// two schedulings.
     static SCHEDULING_CHANGES: Cell<u32> = const { Cell::new(0) };
     static INITIAL_SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
     static CURRENT_REQUEST: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { connection: 0, arrived_at: (0, 0) }) };
@@ -209,9 +210,9 @@ impl SavedScheduling {
     #[cold]
     fn restore_slow(self) {
         // `current_scheduling` has queried the kernel before the first change of an unknown
-        // scheduling.
+        // scheduling, so the initial scheduling is known here.
         if let Some(then) = self.native.or(INITIAL_SCHEDULING.get()) {
-            // The kernel permitted this scheduling before.
+            // The kernel permitted this scheduling before, so no error is expected.
             let _ = set_scheduling(then);
         }
     }
@@ -304,12 +305,13 @@ pub fn served_by() -> ServedBy {
     }
 }
 
-/// The kind of thread that runs a servant. A servant that blocks can ask for it: a blocked thread
-/// of a connection delays the requests of one client, and a blocked thread of a pool may delay the
-/// requests of all clients.
+/// The kind of thread that runs a servant. A servant that may block can check the kind: a blocked
+/// thread of a connection delays the requests of one client, and a blocked thread of a pool may
+/// delay the requests of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallThread {
-    /// The request came through no connection: the call is collocated, or there is none.
+    /// The calling thread runs no request of a connection: its call is collocated, or it runs no
+    /// call.
     Application,
     /// A thread that serves one connection only.
     Connection,

@@ -303,7 +303,7 @@ fn recreated_poa_serves_old_persistent_references_and_no_transient_ones() {
 #[test]
 fn persistent_references_outlive_the_orb() {
     let system = PoaPolicies { id_assignment: IdAssignment::System, ..PERSISTENT };
-    // No other socket gets the port meanwhile, because no other test uses this address.
+    // No other test uses this address, so the port is free when the second ORB starts.
     let address = std::net::TcpListener::bind("127.0.52.1:0").unwrap().local_addr().unwrap();
     let client = Orb::new().unwrap();
     let start = || {

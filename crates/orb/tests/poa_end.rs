@@ -1,5 +1,5 @@
-//! Tests of the end of objects, POAs and ORBs: the threads that wait for it, and the callbacks that
-//! run during it.
+//! Tests of the end of objects, POAs and ORBs: the threads that wait for the end, and the callbacks
+//! that run during it.
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 mod poa;

@@ -30,7 +30,8 @@ fn orb() -> Orb {
 /// where the memory for each object is highest, and at the end.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
-/// The C library's block for `octets` bytes is a multiple of 16 and at least 32, and includes 8 bytes of the allocator.
+/// Returns the size of the C library's block for `octets` bytes: a multiple of 16, at least 32,
+/// with 8 bytes of the allocator.
 fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }

@@ -108,7 +108,7 @@ fn the_default_servant_serves_objects_that_are_not_in_the_map() {
     assert_eq!(world.call(Way::Remote, &object).unwrap(), 3);
 }
 
-/// Each servant returns the number of servants made so far.
+/// Makes servants, each of which returns the number of servants made so far.
 #[derive(Default)]
 struct Maker {
     made: AtomicUsize,

@@ -120,7 +120,8 @@ fn deactivation_against_calls_with_a_servant_activator() {
                 scope.spawn(|| {
                     while runs() {
                         for id in &ids {
-                            // Another thread may have deactivated the object.
+                            // Another thread may have deactivated the object, so an error is
+                            // ignored.
                             let _ = poa.deactivate_object(id);
                             std::thread::sleep(Duration::from_micros(50));
                         }
@@ -217,7 +218,7 @@ fn destruction_and_new_creation_against_calls() {
             match parent.create_poa(name, Some(parent.manager()), policies) {
                 Ok(poa) => {
                     self.0.fetch_add(1, Ordering::SeqCst);
-                    // The POA may be in destruction.
+                    // The POA may be in destruction, so this call may fail.
                     let maker = ServantManager::Activator(Arc::new(Maker::default()));
                     Ok(poa.set_servant_manager(maker).is_ok())
                 }

@@ -99,7 +99,8 @@ fn single_thread_poa_runs_one_request_at_a_time() {
                         for round in 0..20 {
                             assert_eq!(world.call(way, &object).unwrap(), 1, "{name} {way:?}");
                             if name == "b" && way == Way::Direct && round % 4 == 0 {
-                                // Another thread may have deactivated the object.
+                                // Another thread may have deactivated the object, so an error is
+                                // ignored.
                                 let _ = poa.deactivate_object(&id.into());
                             }
                             if round % 5 == 0 {

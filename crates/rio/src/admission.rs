@@ -231,15 +231,15 @@ impl fmt::Display for StreamRefusal {
 
 impl std::error::Error for StreamRefusal {}
 
-/// State of admission: the resources, and the admitted streams.
+/// The admission of streams to one interface: the resources, and the admitted streams.
 ///
 /// # Examples
 /// ```
 /// # use std::collections::BTreeMap;
-/// use corelane_rio::admission::{Admission, StreamLoad, BestEffortMinimum, ProcessingCost, StreamResources, StreamRequest};
+/// use corelane_rio::admission::{StreamAdmissionState, StreamLoad, BestEffortMinimum, ProcessingCost, StreamResources, StreamRequest};
 /// use corelane_rio::budget::{Budget, BudgetServerKind};
 ///
-/// let mut admission = Admission::new(StreamResources {
+/// let mut admission = StreamAdmissionState::new(StreamResources {
 ///     link_bits_per_second: 155_000_000,
 ///     vlan_tags: 0,
 ///     processing_cost: ProcessingCost { per_period: 10_000, per_packet: 5_000, per_kibibyte: 500 },
@@ -263,13 +263,13 @@ impl std::error::Error for StreamRefusal {}
 /// assert!(admission.admit(stream(2, 55)).is_ok());
 /// ```
 #[derive(Clone, Debug)]
-pub struct Admission {
+pub struct StreamAdmissionState {
     resources: StreamResources,
     admitted: Vec<StreamRequest>,
 }
 
-impl Admission {
-    /// Creates the state of admission without streams.
+impl StreamAdmissionState {
+    /// Creates a state without streams.
     #[must_use]
     pub fn new(resources: StreamResources) -> Self {
         Self { resources, admitted: Vec::new() }

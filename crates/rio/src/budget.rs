@@ -103,8 +103,8 @@ pub enum BudgetServerKind {
     Deferrable,
 }
 
-/// Consumption of a budget over time, by packets ([`take_packet`](Self::take_packet)) or by bytes
-/// of a stream ([`reserve_bytes`](Self::reserve_bytes)).
+/// Consumption of a budget over time, by packets ([`try_take_packet`](Self::try_take_packet)) or by
+/// bytes of a stream ([`reserve_bytes`](Self::reserve_bytes)).
 #[derive(Clone, Debug)]
 pub struct BudgetState {
     budget: Budget,
@@ -139,7 +139,7 @@ impl BudgetState {
 
     /// Takes a packet of `bytes` bytes from the budget. Returns false, and takes nothing, if the
     /// budget is exhausted or the first period has not begun.
-    pub fn take_packet(&mut self, bytes: u32, now: Nanos) -> bool {
+    pub fn try_take_packet(&mut self, bytes: u32, now: Nanos) -> bool {
         self.advance(now);
         if !self.has_budget() || now < self.origin {
             return false;
@@ -311,7 +311,7 @@ impl StreamScheduler {
             return if head.is_some() { ThreadStep::Process } else { ThreadStep::Wait };
         };
         match head {
-            Some(bytes) if budget.take_packet(bytes, now) => ThreadStep::Process,
+            Some(bytes) if budget.try_take_packet(bytes, now) => ThreadStep::Process,
             None if !self.sleeps_by_period => ThreadStep::Wait,
             None => {
                 budget.record_empty_queue(now);
@@ -464,7 +464,7 @@ mod tests {
             let (mut now, mut grants) = (0, Vec::new());
             for (gap, bytes) in asks {
                 now += gap;
-                if state.take_packet(bytes, now) {
+                if state.try_take_packet(bytes, now) {
                     grants.push((now / budget.period, bytes));
                 }
             }
@@ -556,7 +556,7 @@ mod tests {
             let now = (missed + 1) * budget.period;
             let mut bytes = 0;
             let mut packets = 0;
-            while state.take_packet(1, now) {
+            while state.try_take_packet(1, now) {
                 (bytes, packets) = (bytes + 1, packets + 1);
             }
             prop_assert_eq!(state.skipped_period_count(), missed);

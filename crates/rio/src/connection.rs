@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{Monotonic, Peer, ReadinessCallback, ShutdownMode, SpinPolicy, SpinWait, Stream, Wait};
+use corelane_net::{Monotonic, Peer, ReadinessCallback, ShutdownDirection, SpinPolicy, SpinWait, Stream, WaitLimit};
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::{poll, socket};
 
@@ -65,13 +65,18 @@ impl RioStream {
         self.0.slot.stream().budget.as_ref().zip(self.0.seat)
     }
 
-    fn recv_within(&self, (budget, seat): (&ByteBudget, Seat), buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv_within(
+        &self,
+        (budget, seat): (&ByteBudget, Seat),
+        buffer: &mut [u8],
+        wait: WaitLimit,
+    ) -> io::Result<usize> {
         let connection = &*self.0;
         let Some(fd) = connection.inner.readiness_descriptor() else { return connection.inner.recv(buffer, wait) };
         let deadline = match wait {
-            Wait::Now => None,
-            Wait::Until(deadline) => Some(deadline),
-            Wait::Block => connection.coarse_deadline(),
+            WaitLimit::Now => None,
+            WaitLimit::Until(deadline) => Some(deadline),
+            WaitLimit::Block => connection.coarse_deadline(),
         };
         let mut is_watched = false;
         loop {
@@ -79,7 +84,7 @@ impl RioStream {
             if let Attempt::Received(count) = attempt {
                 return Ok(count);
             }
-            if wait == Wait::Now {
+            if wait == WaitLimit::Now {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if deadline.is_some_and(Monotonic::is_past) {
@@ -92,7 +97,7 @@ impl RioStream {
             let until = Some(deadline.map_or(next_period, |deadline| deadline.min(next_period)));
             let Some(arrivals) = connection.arrivals() else {
                 // Without interest in reading, only a hang-up ends this wait before `until`.
-                if poll::wait(fd, false, false, until)?.hung_up && !connection.is_shut_down() {
+                if poll::wait(fd, false, false, until)?.is_hung_up && !connection.is_shut_down() {
                     // The peer's hang-up ends every further wait at once.
                     std::thread::sleep(HUNG_UP_PAUSE);
                 }
@@ -116,13 +121,13 @@ impl Connection {
         let wanted = buffer.len();
         match budget.reserve(seat, wanted) {
             Reservation::Granted { bytes, period } => {
-                let received = self.inner.recv(buffer.get_mut(..bytes).unwrap_or_default(), Wait::Now);
+                let received = self.inner.recv(buffer.get_mut(..bytes).unwrap_or_default(), WaitLimit::Now);
                 let count = received.as_ref().map_or(0, |count| *count);
                 if count < bytes {
                     budget.give_back(seat, bytes - count, period);
                 } else if bytes < wanted && !budget.wait(seat) {
-                    // A caller that reads with `Wait::Now` takes a short read for the end of the
-                    // unread bytes, and waits for the next edge.
+                    // A caller that reads with `WaitLimit::Now` takes a short read for the end of
+                    // the unread bytes, and waits for the next edge.
                     self.report_unread_bytes();
                 }
                 match received {
@@ -135,7 +140,7 @@ impl Connection {
                     return Ok(Attempt::Received(0));
                 }
                 if self.has_only_its_end_unread(fd)? {
-                    return self.inner.recv(buffer, Wait::Now).map(Attempt::Received);
+                    return self.inner.recv(buffer, WaitLimit::Now).map(Attempt::Received);
                 }
                 if !budget.wait(seat) {
                     self.report_unread_bytes();
@@ -163,7 +168,7 @@ impl Connection {
     /// Returns true if the peer has ended the connection and all bytes have been read. A read then
     /// returns the end or the error of the connection, and needs no bytes of the budget.
     fn has_only_its_end_unread(&self, fd: BorrowedFd<'_>) -> io::Result<bool> {
-        Ok(poll::check_hang_up(fd)?.read_closed && socket::unread_bytes(fd)? == 0)
+        Ok(poll::check_hang_up(fd)?.is_read_closed && socket::unread_bytes(fd)? == 0)
     }
 
     fn arrivals(&self) -> Option<&Epoll> {
@@ -214,7 +219,7 @@ impl std::fmt::Debug for RioStream {
 
 impl Stream for RioStream {
     #[inline]
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         match self.share() {
             None => self.0.inner.recv(buffer, wait),
             Some(_) if buffer.is_empty() => Ok(0),
@@ -223,12 +228,12 @@ impl Stream for RioStream {
     }
 
     #[inline]
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         self.0.inner.send_vectored(slices, wait)
     }
 
     #[inline]
-    fn send(&self, octets: &[u8], wait: Wait) -> io::Result<usize> {
+    fn send(&self, octets: &[u8], wait: WaitLimit) -> io::Result<usize> {
         self.0.inner.send(octets, wait)
     }
 
@@ -283,11 +288,11 @@ impl Stream for RioStream {
         }
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        if half == ShutdownMode::Both {
+    fn shutdown(&self, direction: ShutdownDirection) {
+        if direction == ShutdownDirection::Both {
             self.0.is_shut_down.store(true, Ordering::Relaxed);
         }
-        self.0.inner.shutdown(half);
+        self.0.inner.shutdown(direction);
     }
 
     fn peer(&self) -> &Peer {

@@ -119,25 +119,25 @@ impl FeatureStep {
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Capabilities {
     /// `CAP_NET_ADMIN`.
-    pub net_admin: bool,
+    pub has_net_admin: bool,
     /// `CAP_BPF`.
-    pub bpf: bool,
+    pub has_bpf: bool,
     /// `CAP_NET_RAW`.
-    pub net_raw: bool,
+    pub has_net_raw: bool,
     /// `CAP_SYS_NICE`.
-    pub sys_nice: bool,
+    pub has_sys_nice: bool,
 }
 
 impl Capabilities {
     /// All capabilities that [`FeatureLevel::StreamSteering`] needs.
-    pub const ALL: Self = Self { net_admin: true, bpf: true, net_raw: true, sys_nice: true };
+    pub const ALL: Self = Self { has_net_admin: true, has_bpf: true, has_net_raw: true, has_sys_nice: true };
 
     /// Returns the name of the first capability that `level` needs and the process lacks; `None` if
     /// it lacks none.
     #[must_use]
     pub fn missing_for(&self, level: FeatureLevel) -> Option<&'static str> {
-        let kernel_priorities = [(self.net_admin, "CAP_NET_ADMIN"), (self.sys_nice, "CAP_SYS_NICE")];
-        let stream_steering = [(self.bpf, "CAP_BPF"), (self.net_raw, "CAP_NET_RAW")];
+        let kernel_priorities = [(self.has_net_admin, "CAP_NET_ADMIN"), (self.has_sys_nice, "CAP_SYS_NICE")];
+        let stream_steering = [(self.has_bpf, "CAP_BPF"), (self.has_net_raw, "CAP_NET_RAW")];
         let needed = match level {
             FeatureLevel::PlainTcp | FeatureLevel::SocketOptions => &[][..],
             FeatureLevel::KernelPriorities => &kernel_priorities[..],

@@ -146,7 +146,7 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
+        self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
@@ -157,7 +157,7 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
+        self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
@@ -177,10 +177,10 @@ impl InterfaceSteering {
         let started = receivers.and_then(|receivers| {
             let thread = ProtocolThread::start(receivers, tun, budget, thread)?;
             for (queue, socket) in (0..).zip(thread.sockets()) {
-                self.program.set_ring(stream, queue, socket.as_fd()).map_err(io::Error::other)?;
+                self.program.set_xdp_socket(stream, queue, socket.as_fd()).map_err(io::Error::other)?;
             }
             let ring = StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None };
-            self.program.set_stream(stream, ring).map_err(io::Error::other)?;
+            self.program.set_delivery(stream, ring).map_err(io::Error::other)?;
             Ok(thread)
         });
         let started = started.map(|thread| drop(rings.threads.insert(stream, thread)));
@@ -212,7 +212,7 @@ impl InterfaceSteering {
         // After an error, the frames of the closed rings are missed, and so best effort.
         let _ = self
             .program
-            .set_stream(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None });
+            .set_delivery(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None });
     }
 
     fn schedule_thread(&self, stream: StreamId, core: u32, scheduling: Scheduling) -> io::Result<()> {
@@ -345,7 +345,7 @@ impl Drop for SteeredStream {
         rings.close_unused();
         drop(rings);
         // If a call fails, an entry remains that no connection uses.
-        let _ = program.set_stream(self.id, StreamDelivery::default());
+        let _ = program.set_delivery(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);
         self.steering.unused_streams.lock().push(self.id);
     }

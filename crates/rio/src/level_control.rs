@@ -21,7 +21,7 @@ use crate::kernel_priorities::{KernelPriorities, PrioritizedStream};
 pub(crate) fn capabilities() -> Capabilities {
     // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
     let has = bpf::has_capability;
-    Capabilities { net_admin: has(12), net_raw: has(13), sys_nice: has(23), bpf: has(39) || has(21) }
+    Capabilities { has_net_admin: has(12), has_net_raw: has(13), has_sys_nice: has(23), has_bpf: has(39) || has(21) }
 }
 
 pub(crate) fn interface_state(name: &str) -> InterfaceState {
@@ -53,8 +53,8 @@ struct State {
 }
 
 impl State {
-    /// Returns the level in use. If the steps of [`FeatureLevel::KernelPriorities`] were skipped, so that
-    /// the interface has neither receive threads nor transmit classes, it is
+    /// Returns the level in use. If the steps of [`FeatureLevel::KernelPriorities`] were skipped,
+    /// so that the interface has neither receive threads nor transmit classes, it is
     /// [`FeatureLevel::SocketOptions`].
     fn level(&self) -> FeatureLevel {
         let level = self.controller.level();

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Stream, Tcp, Transport, Wait};
+use corelane_net::{Endpoint, Stream, TcpTransport, Transport, WaitLimit};
 use corelane_sched::task::Nanos;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
@@ -54,7 +54,7 @@ impl ProcessingCost {
 }
 
 fn measure() -> io::Result<ProcessingCost> {
-    let tcp = Tcp::new();
+    let tcp = TcpTransport::new();
     let listener = tcp.listen(&Endpoint::tcp("127.0.0.1", 0))?;
     let sender = tcp.connect(listener.local_endpoint(), None)?;
     poll::wait_readable(listener.readiness_descriptor(), None)?;
@@ -79,12 +79,12 @@ fn batches(sender: &dyn Stream, receiver: &dyn Stream, size: usize) -> io::Resul
         for _ in 0..BATCH {
             let mut sent = 0;
             while sent < size {
-                sent += sender.send(payload.get(sent..).unwrap_or_default(), Wait::Block)?;
+                sent += sender.send(payload.get(sent..).unwrap_or_default(), WaitLimit::Block)?;
             }
         }
         let mut received = 0;
         while received < buffer.len() {
-            received += receiver.recv(buffer.get_mut(received..).unwrap_or_default(), Wait::Block)?;
+            received += receiver.recv(buffer.get_mut(received..).unwrap_or_default(), WaitLimit::Block)?;
         }
         times.push(began.elapsed());
     }

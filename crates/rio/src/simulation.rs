@@ -108,9 +108,9 @@ impl Simulation {
             SteeringTables::new(TableSizes { stream_count: streams, receive_queue_count: 1, max_connections: 64 });
         for stream in (0..streams).map(StreamId) {
             steering
-                .set_stream(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+                .set_delivery(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
                 .unwrap();
-            steering.set_ring(stream, 0, true).unwrap();
+            steering.set_xdp_socket_present(stream, 0, true).unwrap();
             steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }
         let lanes = lanes.iter().map(|budget| ServiceClass::Guaranteed(*budget));

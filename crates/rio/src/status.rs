@@ -168,7 +168,7 @@ impl Connections {
     }
 
     fn add(&mut self, result: io::Result<OwnedFd>) {
-        match result.and_then(|socket| Ok((socket::peer_user(socket.as_fd())?, socket))) {
+        match result.and_then(|socket| Ok((socket::peer_user_id(socket.as_fd())?, socket))) {
             Ok((user, _)) if !may_read(user) => {}
             Ok((user, socket)) => {
                 let count = self.sockets_of_users.entry(user).or_default();
@@ -338,7 +338,7 @@ impl StatusServer {
 }
 
 fn answer(mut connection: UnixStream, text: &impl Fn() -> StatusText) -> io::Result<()> {
-    if is_trusted(socket::peer_user(connection.as_fd())?) {
+    if is_trusted(socket::peer_user_id(connection.as_fd())?) {
         connection.set_write_timeout(Some(TIMEOUT))?;
         connection.write_all(text().0.as_bytes())?;
     }

@@ -8,7 +8,9 @@ use corelane_sched::analysis::sensitivity::find_largest;
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex};
 
-use crate::admission::{Admission, StreamLoad, StreamRefusal, StreamRequest, StreamResources, ViolatedBound};
+use crate::admission::{
+    StreamAdmissionState, StreamLoad, StreamRefusal, StreamRequest, StreamResources, ViolatedBound,
+};
 use crate::budget::{Budget, BudgetServerKind};
 use crate::config::RioConfig;
 
@@ -101,14 +103,14 @@ impl std::error::Error for StreamNotAdmitted {}
 #[derive(Debug)]
 pub(crate) struct AdmittedStreams {
     config: StreamAdmission,
-    state: Arc<Mutex<Admission>>,
+    state: Arc<Mutex<StreamAdmissionState>>,
 }
 
 /// The place of an admitted stream until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct AdmittedStream {
     stream: u32,
-    state: Arc<Mutex<Admission>>,
+    state: Arc<Mutex<StreamAdmissionState>>,
 }
 
 impl Drop for AdmittedStream {
@@ -119,7 +121,7 @@ impl Drop for AdmittedStream {
 
 impl AdmittedStreams {
     pub(crate) fn new(config: StreamAdmission) -> Self {
-        let admission = Admission::new(config.resources.clone());
+        let admission = StreamAdmissionState::new(config.resources.clone());
         Self { config, state: Arc::new(Mutex::new("admitted streams", LockScope::Orb, admission)) }
     }
 

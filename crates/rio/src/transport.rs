@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use corelane_net::{
-    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
+    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, TcpTransport, Transport,
 };
 use corelane_sched::task::Nanos;
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
@@ -34,8 +34,8 @@ use crate::turns::BudgetCounts;
 /// `CAP_NET_ADMIN` (socket(7)).
 const STREAM_PRIORITY: u32 = 6;
 
-/// TCP with real-time I/O. It serves the addresses of [`Tcp`], which it replaces in the list of an
-/// ORB's transports.
+/// TCP with real-time I/O. It serves the addresses of [`TcpTransport`], which it replaces in the
+/// list of an ORB's transports.
 ///
 /// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
 /// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
@@ -61,9 +61,9 @@ const STREAM_PRIORITY: u32 = 6;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct RioTransport {
-    tcp: Tcp,
+    tcp: TcpTransport,
     /// Makes the connections of streams.
-    stream_tcp: Tcp,
+    stream_tcp: TcpTransport,
     config: RioConfig,
     /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
     /// could not wait for this clock.
@@ -209,7 +209,7 @@ impl RioTransport {
             native_priority: stream.io.native_priority,
         };
         let list = move || open_streams(&listed).iter().map(prioritized).collect();
-        let tcp = Tcp::new();
+        let tcp = TcpTransport::new();
         Self {
             stream_tcp: tcp.clone().forcing_receive_buffers(),
             tcp,

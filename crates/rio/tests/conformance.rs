@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use corelane_net::{
-    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, Tcp, Transport,
+    ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, TcpTransport, Transport,
 };
 use corelane_rio::examination::steering_refusal;
 use corelane_rio::feature_level::FeatureLevel;
@@ -135,7 +135,7 @@ fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
             ip("address add fd00::2/64 dev rio1 nodad");
             ip("link set rio1 up");
             while let Ok((endpoint, properties, deadline)) = wanted.recv() {
-                to_server.send(Tcp::new().connect_with_properties(&endpoint, &properties, deadline)).unwrap();
+                to_server.send(TcpTransport::new().connect_with_properties(&endpoint, &properties, deadline)).unwrap();
             }
         });
         let run = move || {

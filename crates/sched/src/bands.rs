@@ -8,9 +8,9 @@ use crate::priority::Priority;
 /// A range of priorities, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityBand {
-    /// The lowest priority.
+    /// The lowest priority in the band.
     pub low: Priority,
-    /// The highest priority.
+    /// The highest priority in the band.
     pub high: Priority,
 }
 
@@ -68,7 +68,7 @@ impl PriorityBands {
     /// Creates bands from raw numbers.
     ///
     /// # Errors
-    /// [`BandError`] if they are invalid.
+    /// [`BandError`] if the bands are invalid.
     ///
     /// # Examples
     /// ```
@@ -82,7 +82,7 @@ impl PriorityBands {
         if bands.is_empty() {
             return Err(BandError::Empty);
         }
-        // The loop stops at the first overlap, so the number of priorities limits the work.
+        // The loop stops at the first overlap, so it visits each priority at most twice.
         let mut taken = vec![false; usize::from(Priority::MAX.get().unsigned_abs()) + 1];
         for band in &bands {
             for priority in band.low.get()..=band.high.get() {

@@ -6,12 +6,12 @@ use crate::allocation::{admit_all, is_schedulable, task_placements};
 use crate::task_file::{MAX_CORES, TaskFile, TaskFileError, rt_app, toml};
 
 const MAX_MESSAGE: usize = 4_000;
-/// Number of tasks and of cores that are analysed.
+/// Maximum number of tasks, and of cores, that are analysed.
 const MOST: usize = 8;
 const MAX_STEPS: u32 = 1 << 12;
 
-/// Reads a task file: of rt-app if the text begins with `{`, otherwise TOML. Writes what is
-/// accepted and reads it again, and allocates its first tasks to cores.
+/// Reads a task file: of rt-app if the text begins with `{`, otherwise TOML. Writes an accepted
+/// file, reads it again, and allocates its first tasks to cores.
 ///
 /// # Panics
 /// If a message names a line that the file does not have, an accepted task has a time out of range

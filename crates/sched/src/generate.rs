@@ -21,9 +21,9 @@ pub struct Workload {
     pub utilization: Utilization,
     /// The numbers of tasks in the groups. Each group has an equal part of the utilization.
     pub groups: Vec<usize>,
-    /// The shortest period.
+    /// The shortest period, in nanoseconds.
     pub min_period: Nanos,
-    /// The longest period.
+    /// The longest period, in nanoseconds.
     pub max_period: Nanos,
 }
 

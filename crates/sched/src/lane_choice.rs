@@ -65,9 +65,9 @@ pub struct PriorityModelPolicy {
 /// Policies of a POA that determine the lane and the priority of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct LanePolicies<'p> {
-    /// The priority model.
+    /// The priority model; `None` if the POA has none.
     pub model: Option<PriorityModelPolicy>,
-    /// The priority bands.
+    /// The priority bands; `None` if the POA has none.
     pub bands: Option<&'p PriorityBands>,
     /// The priorities of the pool's lanes; empty for a pool without lanes.
     pub lanes: &'p [Priority],
@@ -173,12 +173,12 @@ impl LanePolicies<'_> {
 
     /// Chooses the lane and the priority of a request. `asked` is the client's priority, and
     /// `object` the priority set for the object. `bound` is the band that the client declared for
-    /// its connection; it applies if the policies have no bands.
+    /// its connection. This band applies if the policies have no bands.
     ///
     /// # Errors
-    /// [`PolicyViolation`] if the client's priority is in no band, or if no lane serves it. If no
-    /// lane serves a priority that the server determines, the request runs in the lowest lane or,
-    /// if there are bands, in the lowest lane inside a band.
+    /// [`PolicyViolation`] if the client's priority is in no band, or if no lane serves this
+    /// priority. If no lane serves a priority that the server determines, the request runs in the
+    /// lowest lane or, if there are bands, in the lowest lane inside a band.
     pub fn choose_lane(
         &self,
         asked: Option<Priority>,

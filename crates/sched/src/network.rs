@@ -11,7 +11,8 @@ pub trait NetworkPriorityMapping: Send + Sync + fmt::Debug + 'static {
 }
 
 /// A table of code points. A code point applies to the priorities from its lowest priority to just
-/// below the lowest priority of the next code point. Priorities below all these have no code point.
+/// below the lowest priority of the next code point. A priority below all of these lowest
+/// priorities has no code point.
 ///
 /// # Examples
 /// ```

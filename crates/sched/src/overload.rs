@@ -94,7 +94,8 @@ impl OverloadRules {
             Some(bounds) if now.buffered_requests >= bounds.max_requests() => OverloadAction::Refuse,
             Some(bounds) if now.buffered_bytes.saturating_add(bytes) > bounds.max_bytes() => OverloadAction::Refuse,
             Some(_) => OverloadAction::Buffer,
-            // A thread was available when the request was read; the next free thread runs it.
+            // A thread was available when the request was read, but is not available now. The next
+            // free thread runs the request.
             None => OverloadAction::Buffer,
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::task::Nanos;
 
-/// Rule that decides which of the releases that a late job missed get a job.
+/// Rule for the releases that pass while a late job runs: it decides which of them get a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverrunRule {
     /// Skips the releases that have passed. The next job runs at the first later release.
@@ -72,8 +72,8 @@ impl ReleaseSequence {
     #[must_use]
     pub const fn missed(&self, now: Nanos) -> u64 {
         let since_next = now.saturating_sub(self.next().at);
-        // The releases after the next one follow at whole periods. One at `now` itself does not
-        // count.
+        // The releases after the next one follow at whole periods. A release at `now` itself does
+        // not count.
         since_next.saturating_sub(1) / self.period
     }
 

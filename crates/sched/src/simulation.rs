@@ -89,13 +89,13 @@ pub struct TaskObservations {
 /// An interval in which a core ran one job without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutionInterval {
-    /// The core.
+    /// Index of the core.
     pub core: usize,
-    /// The task.
+    /// Index of the task.
     pub task: usize,
-    /// The beginning.
+    /// Time at which the interval begins.
     pub from: Nanos,
-    /// The end.
+    /// Time at which the interval ends.
     pub until: Nanos,
 }
 

@@ -59,8 +59,8 @@ impl Timing {
 
     /// Sets [`min_interarrival`](field@Self::min_interarrival).
     #[must_use]
-    pub const fn with_min_interarrival(mut self, min_distance: Nanos) -> Self {
-        self.min_interarrival = min_distance;
+    pub const fn with_min_interarrival(mut self, min_interarrival: Nanos) -> Self {
+        self.min_interarrival = min_interarrival;
         self
     }
 
@@ -145,7 +145,8 @@ pub struct CoreId {
 pub enum Criticality {
     /// Tasks that get another core after all other tasks.
     Low,
-    /// Ordinary tasks.
+    /// Tasks that get another core after the tasks of high criticality, and before the tasks of low
+    /// criticality.
     #[default]
     Normal,
     /// Tasks that get another core before all other tasks.

@@ -286,6 +286,7 @@ fn with_interference(mut system: SimulatedSystem, machine: &Machine, random: &mu
     for (place, core) in machine.cores.iter().enumerate() {
         for timing in &core.interference {
             // The simulator adds the overhead to every job, and the analysis only to jobs of tasks.
+            // So this job is simulated without the overhead.
             system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
             system.levels.push(0);
             system.arrivals.push(ArrivalPattern { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });
@@ -302,7 +303,7 @@ fn admitted_tasks_never_miss_beside_interference_and_jitter() {
         for (index, discipline) in DISCIPLINES.into_iter().enumerate() {
             let mut machine = random_machine(random, discipline);
             // Under earliest deadline first the simulator cannot run work at a priority above all
-            // tasks.
+            // tasks, so the cores have no interference.
             let most = if discipline == Discipline::EarliestDeadlineFirst { 0 } else { 2 };
             let has_jitter = discipline != Discipline::LiuLayland;
             for core in &mut machine.cores {
@@ -420,7 +421,8 @@ fn rejected_tasks_miss_from_the_critical_instant() {
             let machine = machine(1, discipline);
             let mut set = TaskSet::for_machine(&machine);
             for (id, timing) in (0..).zip(small_set(random, 7)) {
-                // `small_set` counts time in units of 100 us. Its shortest period is 4 units, which admission accepts.
+                // `small_set` counts time in units of 100 us. Its shortest period is 4 units, which
+                // admission accepts.
                 let scaled = Timing::new(timing.execution * 100_000, timing.period * 100_000);
                 let task = Task::new(TaskId(id), scaled.with_deadline(timing.deadline * 100_000)).expect("in range");
                 let Err(rejection) = admit(&set, &machine, &task) else {

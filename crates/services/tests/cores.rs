@@ -6,13 +6,13 @@ use corelane::mapping::Operation;
 use corelane::rt::{BestEffortShare, CorePool, CorePoolConfig, CorePoolMode, Scheduling, served_by};
 use corelane::{Endpoint, ObjectRef, Orb, Servant, ServerCall, Skeleton, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{Discipline, Machine};
-use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{
     AdmissionTest, Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef,
 };
+use corelane_services::cores::registry::RegistryLimits;
 use corelane_services::cores::{
-    AdmissionConfig, ClientIdentityInterceptor, DispatchCosts, MemoryBooks, charge_mode, with_best_effort_share,
+    AdmissionConfig, ClientIdentityInterceptor, DispatchCosts, MemoryTaskRegistry, charge_mode, with_best_effort_share,
 };
 use corelane_services::naming::NamingConfig;
 use corelane_services::naming::cos_naming::NamingContextExtRef;
@@ -26,9 +26,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(machine: Machine, limits: BooksLimits) -> Self {
+    fn new(machine: Machine, limits: RegistryLimits) -> Self {
         let server = Orb::builder().listen("tcp:127.0.0.1:0").interceptor(ClientIdentityInterceptor).build().unwrap();
-        AdmissionConfig::with_books(MemoryBooks::new(machine, limits)).serve(&server).unwrap();
+        AdmissionConfig::with_registry(MemoryTaskRegistry::new(machine, limits)).serve(&server).unwrap();
         let client = Orb::new().unwrap();
         let Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
         let tasks = client.string_to_reference(&format!("corbaloc::1.2@127.0.0.1:{port}/CorelaneTasks")).unwrap();
@@ -36,7 +36,7 @@ impl Scene {
     }
 
     fn with_cores(cores: u32) -> Self {
-        Self::new(Machine::with_cores(cores), BooksLimits::default())
+        Self::new(Machine::with_cores(cores), RegistryLimits::default())
     }
 
     fn object(&self) -> NamingContextExtRef {
@@ -71,7 +71,7 @@ fn task_is_admitted_and_task_beyond_the_capacity_is_rejected_with_reasons() {
     let scene = Scene::with_cores(1);
     let promise = scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     assert_eq!((promise.core, promise.response, promise.start, promise.target), (0, 60 * MS, 0, None));
-    assert_eq!(promise.lease, BooksLimits::default().default_lease);
+    assert_eq!(promise.lease, RegistryLimits::default().default_lease);
     let Err(AdmitError::Rejected(rejected)) = scene.tasks.admit(&task("b", 50 * MS, 100 * MS)) else {
         panic!("a task beyond the core's capacity must be rejected")
     };
@@ -113,7 +113,7 @@ fn requests_out_of_range_get_the_documented_exceptions() {
 
 #[test]
 fn requests_beyond_rate_and_quota_get_transient() {
-    let limits = BooksLimits { max_tasks_per_client: 1, max_decisions_per_second: 2, ..BooksLimits::default() };
+    let limits = RegistryLimits { max_tasks_per_client: 1, max_decisions_per_second: 2, ..RegistryLimits::default() };
     let scene = Scene::new(Machine::with_cores(2), limits);
     scene.tasks.admit(&task("a", 1, MS)).unwrap();
     assert_eq!(kind(scene.tasks.admit(&task("b", 1, MS))), Kind::Transient);
@@ -170,7 +170,7 @@ fn chain_over_two_servers_is_reserved_on_both_or_on_neither() {
 #[test]
 fn decision_with_a_long_search_is_made_by_another_thread() {
     let machine = Machine { max_steps: 1 << 14, ..Machine::with_cores(16) };
-    let scene = Scene::new(machine, BooksLimits::default());
+    let scene = Scene::new(machine, RegistryLimits::default());
     for _ in 0..16 {
         scene.tasks.admit(&task("a", 60 * MS, 100 * MS)).unwrap();
     }
@@ -262,7 +262,7 @@ impl PoolScene {
     }
 
     /// Waits until the first task has had this number of jobs. The server counts a job after the
-    /// client has got the reply.
+    /// client has received the reply.
     fn wait_until_jobs_are(&self, jobs: u64) {
         for _ in 0..60_000 {
             if self.pool.measurements()[0].jobs == jobs {
@@ -425,7 +425,8 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
     let (_client, tasks, target) = scene.client();
     let spec = TaskSpec { target: Some(target), operation: "report".to_owned(), ..task("t", MS, 20 * MS) };
     let of_task = tasks.admit(&spec).unwrap().target.expect("a task reference");
-    // The first request of the connection is no job, and later ones arrive at the bound thread.
+    // The first request on the connection is not a job, because the task declares another
+    // operation. Later ones arrive at the bound thread.
     for expected in [1, 2] {
         assert!(!of_task.with_timeout(Duration::from_secs(60)).non_existent().unwrap());
         assert_eq!(report(&of_task).unwrap().1, 98);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind, minor};
 use corelane_sched::allocation::Machine;
-use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef};
-use corelane_services::cores::{AdmissionConfig, RECORD_KIND, RestoredTasks, StoredBooks};
+use corelane_services::cores::registry::RegistryLimits;
+use corelane_services::cores::{AdmissionConfig, RECORD_KIND, RestoredTasks, StoredTaskRegistry};
 use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
@@ -79,9 +79,10 @@ struct Scene {
 
 impl Scene {
     fn new(store: &TestStore) -> Self {
-        let books = StoredBooks::open(store.clone(), Machine::with_cores(1), BooksLimits::default()).unwrap();
+        let registry =
+            StoredTaskRegistry::open(store.clone(), Machine::with_cores(1), RegistryLimits::default()).unwrap();
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let service = AdmissionConfig::with_books(books).serve(&server).unwrap();
+        let service = AdmissionConfig::with_registry(registry).serve(&server).unwrap();
         let client = Orb::new().unwrap();
         let tasks = client.string_to_reference(&service.reference().to_string()).unwrap();
         Scene { server, _client: client, tasks, restored: service.restored_tasks() }
@@ -175,9 +176,9 @@ fn restarted_server_gets_the_machine_of_its_time() {
     // The core now has room for one task only, so the less critical one is demoted.
     let mut machine = Machine::with_cores(1);
     machine.cores[0].capacity = corelane_sched::task::Utilization(500_000_000);
-    let books = StoredBooks::open(store.clone(), machine, BooksLimits::default()).unwrap();
+    let registry = StoredTaskRegistry::open(store.clone(), machine, RegistryLimits::default()).unwrap();
     let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let service = AdmissionConfig::with_books(books).serve(&server).unwrap();
+    let service = AdmissionConfig::with_registry(registry).serve(&server).unwrap();
     let restored = service.restored_tasks();
     assert_eq!((restored.tasks, restored.demoted), (2, 1));
     let client = Orb::new().unwrap();
@@ -214,7 +215,7 @@ fn silent_disk_holds_new_promises_only() {
         assert_eq!(scene.promised().0.len(), 3, "both requests are decided");
         assert_eq!(refusal(client.admit(&task(10 * MS))).kind(), Kind::Transient);
         assert_eq!(client.withdraw(kept.task, &kept.token).unwrap_err().kind(), Kind::Transient);
-        assert_eq!(client.renew(kept.task, &kept.token, 0).unwrap(), BooksLimits::default().default_lease);
+        assert_eq!(client.renew(kept.task, &kept.token, 0).unwrap(), RegistryLimits::default().default_lease);
         client.outcome(kept.task, &kept.token).unwrap();
         assert!(waiting.iter().all(|thread| !thread.is_finished()), "no promise is acknowledged before it is saved");
         store.set(Disk::Works);
@@ -231,9 +232,9 @@ fn server_does_not_start_on_a_full_or_malformed_store() {
     let store = TestStore::new();
     store.set(Disk::Full);
     let serve = |store: &TestStore| {
-        let books = StoredBooks::open(store.clone(), Machine::with_cores(1), BooksLimits::default())?;
+        let registry = StoredTaskRegistry::open(store.clone(), Machine::with_cores(1), RegistryLimits::default())?;
         let server = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        Ok::<_, StoreError>(AdmissionConfig::with_books(books).serve(&server).map(drop))
+        Ok::<_, StoreError>(AdmissionConfig::with_registry(registry).serve(&server).map(drop))
     };
     let refused = serve(&store).unwrap().unwrap_err();
     assert_eq!(refused.kind(), Kind::PersistStore);
@@ -324,6 +325,7 @@ fn least_number_of_waiting_requests_is_one() {
         service.reference().admit(&task(10 * MS)).unwrap();
     };
     serve(AdmissionConfig::new(Machine::with_cores(1)));
-    let books = StoredBooks::open(TestStore::new(), Machine::with_cores(1), BooksLimits::default()).unwrap();
-    serve(AdmissionConfig::with_books(books));
+    let registry =
+        StoredTaskRegistry::open(TestStore::new(), Machine::with_cores(1), RegistryLimits::default()).unwrap();
+    serve(AdmissionConfig::with_registry(registry));
 }

@@ -241,7 +241,8 @@ fn destruction_calls_each_peer_back_once() {
     for recorder in &recorders {
         recorder.disconnects.wait_for(1);
     }
-    // While a request is running, a destroyed POA answers TRANSIENT.
+    // While a request is running, a destroyed POA answers TRANSIENT, so the test waits for
+    // OBJECT_NOT_EXIST.
     wait_until(|| channel.destroy().is_err_and(|exception| exception.kind() == Kind::ObjectNotExist));
     wait_until(|| supplier.as_object().non_existent() == Ok(true));
     let operations: Vec<_> = recorders.iter().flat_map(|recorder| recorder.disconnects.all()).collect();

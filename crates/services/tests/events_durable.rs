@@ -84,7 +84,7 @@ impl Store for TestStore {
     }
 }
 
-/// Lets the disk work again, also after a failed assertion.
+/// Lets the disk work again, even after a failed assertion.
 struct Working(TestStore);
 
 impl Drop for Working {
@@ -189,7 +189,8 @@ fn named_consumer_resumes_after_a_restart_behind_what_it_acknowledged() {
     drop(served);
 
     let served = serve(&file.open(), Retention::default());
-    // The consumer has got the event 5, and gets it again, with its number.
+    // The consumer has received the event 5 without acknowledging it, so the event comes again with
+    // its number.
     assert_eq!(served.durable.resume_consumer("log", 0).unwrap(), 4);
     let events = served.durable.events_after(4, 100, 0).unwrap();
     assert_eq!(numbers(&events), [(5, 5), (6, 6), (7, 7)]);
@@ -467,7 +468,7 @@ fn clients_need_permission_to_create_and_destroy_durable_channels() {
     orb.root_poa().manager().activate().unwrap();
     let channel = permitted.create_object(&factory_key(), &durable_criteria(Some("a"))).unwrap().unwrap();
     assert_eq!(store.channels(), ["a"]);
-    // Both are one factory.
+    // The control servant belongs to the same factory, so the name `a` is in use.
     let taken = factory.create_object(&factory_key(), &durable_criteria(Some("a"))[..1]);
     assert!(matches!(taken, Err(CreateObjectError::InvalidCriteria(_))), "{taken:?}");
     let channel = DurableChannelRef::unchecked_narrow(&channel);

@@ -56,8 +56,8 @@ impl Site {
         Site { orb, channel, got, supplier }
     }
 
-    /// Returns the type, the source and the time to live of each event that the consumer has got,
-    /// except probes.
+    /// Returns the type, the source and the time to live of each event that the consumer has
+    /// received, except probes.
     fn events(&self) -> Vec<(i32, i32, i32)> {
         let sets = self.got.sets.all();
         let headers = sets.iter().flatten().map(|event| event.header);
@@ -69,7 +69,7 @@ impl Site {
         self.events()
     }
 
-    /// Pushes probes at this site until one has reached each of the others.
+    /// Pushes probes at this site until a probe has reached each of the other sites.
     fn wait_for_demand(&self, others: &[&Site], mark: i32) {
         let has_probe = |site: &Site| {
             site.got.sets.all().iter().flatten().any(|it| (it.header.r#type, it.header.source) == (PROBE.0, mark))
@@ -184,7 +184,7 @@ fn stopped_destination_holds_up_no_supplier_and_gets_each_event_once_afterwards(
     let north = Site::new(patient_channel(), &[]);
     let gateway = gateway(&north, &south, quick().call_timeout(Duration::from_millis(100)));
     north.wait_for_demand(&[&south], 1);
-    // The thread that takes the events stands still in the consumer.
+    // The consumer keeps the thread that takes the events waiting.
     north.supplier.push(&[crossing(B, 1, 1)]).unwrap();
     wait_until(|| !south.events().is_empty());
     for source in 2..=500 {
@@ -237,7 +237,7 @@ fn gateway_to_itself_is_refused() {
     let site = Site::new(patient_channel(), &[]);
     let refused = quick().serve(&site.orb, site.channel.reference(), site.channel.reference());
     assert_eq!(refused.unwrap_err().kind(), Kind::BadParam);
-    // If the reference has another address, the gateway finds the channel by its number.
+    // If the reference has another address, the gateway recognises the channel by its identity.
     let other = listening_orb();
     let port = site.channel.reference().to_string();
     let remote: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
@@ -307,8 +307,8 @@ fn events_cross_in_their_lanes() {
         std::thread::sleep(Duration::from_millis(1));
         !south.got.sets.all().is_empty()
     });
-    // The consumer waits in the push of an event of the lower lane, and gets events of the higher
-    // lane meanwhile.
+    // While the consumer waits in the push of an event of the lower lane, it gets events of the
+    // higher lane.
     supplier.push(&[crossing(B, 1, 1), crossing(B, 2, 1)]).unwrap();
     wait_until(|| south.events().iter().any(|it| it.0 == B.0));
     supplier.push(&[crossing(A, 3, 1), crossing(A, 4, 1)]).unwrap();
@@ -382,7 +382,7 @@ fn gateway_that_connects_again_has_one_outlet() {
     let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
     let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
     let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
-    // A gateway that loses the answers to its calls repeats them.
+    // A gateway that loses the answers to its calls repeats them, and only its last outlet stays.
     let first = open();
     let opened: Vec<_> = (0..100).map(|_| open()).collect();
     let last = &opened[99];

@@ -23,8 +23,9 @@ use corelane_services::events::{
 
 use self::events_scene::*;
 
-/// `rt_info` of the lanes.
+/// The `rt_info` of the most urgent lane.
 const FAST: i32 = 20;
+/// The `rt_info` of the less urgent lane.
 const SLOW: i32 = 5;
 
 fn two_lanes() -> EventChannelBuilder {
@@ -183,7 +184,8 @@ fn pushes_run_in_the_receive_lanes_of_their_priorities() {
     let policies = receive_lanes(&server, &lanes, None).unwrap();
     let root = server.root_poa();
     let poa = root.create_rt_poa("consumers", Some(root.manager()), PoaPolicies::default(), &policies).unwrap();
-    // Without lanes of its own, the channel calls a consumer of the same pool in the thread that receives the push.
+    // A channel without lanes calls a consumer of the same pool in the thread that receives the
+    // push.
     let channel = patient_channel().real_time(policies).serve(&server).unwrap();
     let seen = Inbox::new();
     let in_push = {

@@ -112,7 +112,7 @@ fn two_way_consumers_without_answers_are_given_up_and_the_others_get_every_event
     let supplier = connect_cos_supplier(&scene.remote_cos());
     for number in 0..EVENTS {
         supplier.push(&value(number)).unwrap();
-        // The queues are short, so the supplier goes on when each healthy consumer has the event.
+        // The queues are short, so the supplier continues when each healthy consumer has the event.
         for recorder in &healthy {
             recorder.values.wait_for(usize::try_from(number).unwrap() + 1);
         }

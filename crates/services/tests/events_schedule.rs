@@ -26,7 +26,8 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Returns a schedule. Its publications are the entries 101 (every 10 ms) and 102 (every hour, 64
-/// bytes), and its subscriptions the entries 201 and 202 (12 ms). All but the last permit two users.
+/// bytes), and its subscriptions the entries 201 and 202 (12 ms). All but the entry 202 permit two
+/// users.
 fn schedule() -> ChannelSchedule {
     ChannelSchedule::new()
         .publication(PublicationEntry::new(101, 20, 10 * MS).wcet(4 * MS).max_users(2))
@@ -87,7 +88,7 @@ fn connection_that_does_not_fit_is_refused_until_there_is_room() {
     assert_eq!((refusal.peer, refusal.lane), (RefusedPeer::Consumer, 20));
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::ExecutionTime(6_000_000)));
     assert_eq!(heard.all(), [refusal.to_string()]);
-    // Two consumers fit. A second supplier of as many events would be too much for them.
+    // Two consumers fit. The events of a second supplier would be too much for them.
     consume(&scene, &remote, 201, &recorder).unwrap();
     let more = publishing(&[(A, 2)], 101);
     let refused = supply(&remote, &more).unwrap_err();

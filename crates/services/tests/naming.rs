@@ -315,7 +315,7 @@ fn client_with_many_iterators_ends_none_of_another_client() {
     assert!(other.string_to_reference::<BindingIteratorRef>(&own[4].to_text()).unwrap().next_one().is_ok());
 }
 
-/// Calls go on to the server itself, because the name leads to another of its addresses.
+/// The server forwards the calls to itself, because the name leads to another of its addresses.
 #[test]
 fn context_of_the_server_under_another_address_is_resolved() {
     let server = Orb::builder().listen("tcp:0.0.0.0:0").build().unwrap();
@@ -395,7 +395,7 @@ fn contexts_and_bindings_are_unchanged_after_a_restart() {
     for durability in [Durability::Synced, Durability::Relaxed] {
         let _ = fs::remove_file(&file.0);
         let naming = || NamingConfig::new().store_file(&file.0).durability(durability);
-        // No other socket gets the port meanwhile, because no other test uses this address.
+        // No other test uses this address, so the port stays free until the server listens again.
         let scene = Scene::at("tcp:127.0.54.2:0", naming());
         let context = scene.context(scene.root.bind_new_context(&n("shop")).unwrap());
         let gone = scene.context(scene.root.new_context().unwrap());
@@ -563,7 +563,7 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
     let store = MemoryStore::new(RECORD_KIND);
-    // No other socket gets the port meanwhile, because no other test uses this address.
+    // No other test uses this address, so the port stays free until the next server listens.
     let scene = Scene::at("tcp:127.0.54.1:0", NamingConfig::new().store(store.clone()));
     let context = scene.context(scene.root.bind_new_context(&n("c")).unwrap()).to_text();
     let port = scene.port();

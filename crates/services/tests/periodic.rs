@@ -171,7 +171,7 @@ fn jobs_of_an_admitted_task_run_on_its_core_and_the_task_ends_with_its_handle() 
 }
 
 fn check_measurements(scene: &Scene, task: u64) {
-    // The server counts a job after the client has got the reply.
+    // The server counts a job after the client has received the reply.
     let mut tries = 0..10_000;
     let measured = loop {
         let (_, _, _, measured) = scene.tasks.monitor().unwrap();
@@ -458,8 +458,8 @@ impl Interceptor for Renewals {
 
 #[test]
 fn drop_of_a_task_cancels_a_renewal_that_gets_no_reply() {
-    // If the machine pauses, the time-out of the renewal passes before the drop. The next renewal
-    // begins later.
+    // If the machine pauses, the time-out of a renewal passes before the drop, and the next renewal
+    // begins later. The test then tries again.
     let mut failures = Vec::new();
     for _ in 0..5 {
         failures = failures_of_a_silent_renewal();

@@ -367,7 +367,8 @@ fn log_of_a_replaced_store_is_kept() {
     }
     fs::copy(&whole, &database).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
-    // A process that was killed before it removed the log left no change in it.
+    // Such a log remains if a process is killed before it removes the log. The database has all its
+    // changes.
     fs::write(&log, kept).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
     assert!(!log.exists());
@@ -442,7 +443,7 @@ fn synced_commits_survive_power_failures_whole() {
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        // The first checkpoint beside commits begins and stops meanwhile.
+        // Between these commits, the first checkpoint beside commits begins, and its sync is held.
         match number {
             40 => disk.hold_syncs(disk::DATABASE),
             60 => disk.release_syncs(),

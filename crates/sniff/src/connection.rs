@@ -68,8 +68,8 @@ pub enum SniffEvent<'m> {
     },
     /// The capture lacks this number of octets.
     MissingBytes(u64),
-    /// The sniffer dropped this number of captured octets of incomplete messages, because all connections together took too
-    /// much memory.
+    /// The sniffer dropped this number of captured octets of incomplete messages, because all
+    /// connections together took too much memory.
     DroppedBytes(usize),
     /// The capture or the connection ends within messages, of which this number of octets was
     /// captured.

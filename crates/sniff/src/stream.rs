@@ -132,7 +132,8 @@ impl Stream {
     /// Processes an acknowledgement: octets before `number` that the capture lacks are reported as
     /// lost.
     pub(crate) fn acknowledge(&mut self, number: u32, limits: &Limits, visit: &mut Visit<'_>) {
-        // The acknowledgement of FIN counts one number that is no octet.
+        // The acknowledgement of FIN counts one number that is not an octet, so a closed direction
+        // is left out.
         let is_open = self.state != StreamState::Foreign && !self.is_closed;
         while let Some(next) = self.next.filter(|next| is_open && is_after(number, *next)) {
             if self.waiting.iter().any(|(sequence, _)| !is_after(*sequence, number)) {
@@ -147,7 +148,7 @@ impl Stream {
 
     /// Processes the waiting segments, and returns the number of octets of incomplete messages.
     pub(crate) fn finish(&mut self, limits: &Limits, visit: &mut Visit<'_>) -> usize {
-        // Each round processes at least one segment.
+        // Each round processes at least one segment, so the loop ends.
         while self.is_waiting() {
             self.skip_gap(limits, visit);
         }
@@ -161,8 +162,8 @@ impl Stream {
         self.state = StreamState::Searching;
     }
 
-    /// Drops the octets of incomplete messages and of segments that wait for earlier ones, and returns their number. The
-    /// stream then searches for the next message.
+    /// Drops the octets of incomplete messages and of segments that wait for earlier ones. Returns
+    /// the number of dropped octets. The stream then searches for the next message.
     pub(crate) fn drop_held(&mut self) -> usize {
         let dropped = self.held();
         self.lose();

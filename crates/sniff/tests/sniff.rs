@@ -102,7 +102,8 @@ fn lost_octets_are_reported_and_no_message_is_guessed() {
     let mut packets = conversation(NEAR_END).packets;
     let lost = packets.remove(3).octets.len();
     let found = lines_of(&packets);
-    // The reply acknowledges the octets, so the server received them.
+    // The reply acknowledges the octets, so the server received them, and only the capture lacks
+    // them.
     let lost = format!("lost {lost}");
     assert_eq!(found, [&lost, "reply 1 alone", "request 2 second", "reply 2 second after 1000 us"]);
     let expected = ["reply 1 alone", "request 2 second", "reply 2 second after 1000 us"];

@@ -316,7 +316,7 @@ pub fn ior_text(input: &[u8]) {
                     assert!(endpoint.to_string().contains(':'));
                     let alone = TaggedProfile::encode(profile.version, endpoint.as_address(), profile.object_key, &[]);
                     // `encode` writes a non-ASCII host in another form, and `endpoints` returns no
-                    // endpoint with port 0.
+                    // endpoint with port 0, so such endpoints are not compared.
                     if format!("{endpoint:?}").is_ascii()
                         && let Some(Ok(alone)) = alone.as_ref().ok().map(TaggedProfile::parse)
                         && let [again] = alone.endpoints().as_slice()

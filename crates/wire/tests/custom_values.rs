@@ -18,7 +18,7 @@ fn keep() -> Arc<dyn Any + Send + Sync> {
 }
 
 fn member(name: &str, ty: TypeCode) -> ValueMember {
-    ValueMember { name: name.into(), ty, public: true }
+    ValueMember { name: name.into(), ty, is_public: true }
 }
 
 fn custom() -> TypeCode {
@@ -93,8 +93,8 @@ fn read_around(d: &mut Decoder<'_>) {
     d.end_value(&start).unwrap();
 }
 
-/// Returns a message of five `any`s with custom values. The ids in the second are indirections to
-/// ids in the first.
+/// Returns a message of five `any`s with custom values. The ids in the second `any` are
+/// indirections to the ids in the first.
 fn message(endian: Endian, shift: usize) -> Vec<u8> {
     let mut e = encoder(endian, shift);
     let write = |e: &mut Encoder<'_>| {

@@ -40,8 +40,8 @@ proptest! {
             Err(error) => prop_assert_eq!(error, DecimalError::Overflow),
             Ok(quotient) => {
                 // |left| - |quotient * right| is at least 0 and less than |right| times the unit of
-                // the last digit. Floating-point numbers are exact enough to detect a wrong digit or
-                // scale.
+                // the last digit. Floating-point numbers are exact enough to detect a wrong digit
+                // or scale.
                 let error = left.to_f64() - quotient.to_f64() * right.to_f64();
                 let unit = 10f64.powi(-i32::from(quotient.scale()));
                 let slack = left.to_f64().abs() * 1e-14;

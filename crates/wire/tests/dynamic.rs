@@ -338,8 +338,8 @@ fn char_discriminator_is_converted_between_code_sets() {
     assert_eq!(Value::decode(&type_code, &mut d), Err(CdrError::CharacterNotInCodeSet));
 }
 
-/// omniORB writes a byte-order mark, and compares its own values with received values by their
-/// bytes.
+/// omniORB writes a byte-order mark, and compares its own values with received values byte by byte.
+/// Its values are therefore returned with their marks.
 #[test]
 fn wide_text_in_an_any_keeps_its_received_form() {
     let type_code = structure(vec![TypeCode::OCTET, TypeCode::wstring(0), TypeCode::DOUBLE, TypeCode::WCHAR], 1);

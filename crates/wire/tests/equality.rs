@@ -29,7 +29,7 @@ fn line_value(type_code: &TypeCode, last: i32) -> AnyValue {
 }
 
 fn in_value(content: Value) -> AnyValue {
-    let state = [ValueMember { name: "content".into(), ty: TypeCode::ANY, public: true }];
+    let state = [ValueMember { name: "content".into(), ty: TypeCode::ANY, is_public: true }];
     let type_code = TypeCode::value("IDL:Holder:1.0", "Holder", 0, None, state).unwrap();
     let instance = ValueInstance { number: 0, type_code: type_code.clone(), state: vec![content] };
     AnyValue::from_value(&type_code, &Value::Instance(Box::new(instance))).unwrap()
@@ -132,7 +132,7 @@ fn type_codes_that_are_values_are_compared_in_every_detail() {
 /// without an id.
 #[test]
 fn chunked_and_unchunked_values_are_equal() {
-    let state = || [ValueMember { name: "n".into(), ty: TypeCode::LONG, public: true }];
+    let state = || [ValueMember { name: "n".into(), ty: TypeCode::LONG, is_public: true }];
     let base = TypeCode::value("IDL:Base:1.0", "Base", 0, None, state()).unwrap();
     let type_code = TypeCode::value("IDL:Own:1.0", "Own", 3, Some(base), state()).unwrap();
     let peer = |octets: &[u8]| {

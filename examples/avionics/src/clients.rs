@@ -13,7 +13,7 @@ use crate::{Result, admission, meter};
 pub(crate) struct Client {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    /// The client's direct call.
+    /// The operation that the client calls in the direct form of the demo.
     pub(crate) task: &'static str,
     /// Calls, or samples of a sensor, per second.
     pub(crate) rate: u32,
@@ -25,8 +25,8 @@ pub(crate) struct Client {
     pub(crate) priority: Option<u8>,
 }
 
-/// The part of a client in the form of the demo with an event channel. In the direct form, each
-/// client calls.
+/// The part of a client in the form of the demo with an event channel. In the direct form, every
+/// client is a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Pushes samples to the channel.

@@ -7,7 +7,7 @@ use crate::avionics::{
     Attitude, Contact, Contacts, Engines, MapStore, MissionComputer, Picture, Position, SelfTest, Steering,
 };
 
-/// The mission computer's data, and what it makes of them.
+/// The mission computer's data, and the steering that it computes from them.
 pub(crate) struct Computer {
     picture: Mutex<Picture>,
     steering: Mutex<Steering>,

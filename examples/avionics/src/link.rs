@@ -15,7 +15,8 @@ pub(crate) const ADDRESS: &str = "10.99.0.1";
 /// The clients' address on the link.
 pub(crate) const CLIENTS_ADDRESS: &str = "10.99.0.2";
 
-/// The link. It ends when the value is dropped, or when the process of the demo ends.
+/// The link between the namespace of the server and that of the clients. The link ends when this
+/// value is dropped, or when the process of the demo ends.
 pub(crate) struct Link {
     /// A process that keeps the namespace of the clients.
     holder: Child,
@@ -27,7 +28,7 @@ impl Link {
     /// ([`start_in_namespace`]).
     pub(crate) fn make() -> Result<Self> {
         let mut command = Command::new("unshare");
-        // The process ends with its standard input.
+        // The process ends with its standard input, so it ends with this process.
         let holder = command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let id = holder.id();
         let link = Link { holder, namespace: format!("/proc/{id}/ns/net") };

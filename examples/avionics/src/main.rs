@@ -1,7 +1,8 @@
 //! The demo of Corelane: a mission computer and its clients, modelled on avionics.
 //!
 //! In one form of the demo, the computer and its clients are joined by an event channel
-//! ([`mission`]); in the other one, the clients call the computer. [`stage`] starts a process for each client, shows their progress, and writes the report.
+//! ([`mission`]); in the other form, the clients call the computer. [`stage`] starts a process for
+//! each client, shows their progress, and writes the report.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -20,7 +20,7 @@ const REPORT: Duration = Duration::from_secs(1);
 enum Sample {
     /// The scheduling class of the measured thread.
     Class(String),
-    /// There is a result, or a call has ended at its deadline without one.
+    /// There is a result, or a call has ended at its deadline without a result.
     Done {
         latency: Duration,
         missed: bool,
@@ -51,7 +51,7 @@ impl Meter {
         Ok(Meter { deadline, samples, class_known: Once::new(), reporter })
     }
 
-    /// Measures work of the calling thread, which has ended now. Returns false if the measurement
+    /// Measures work that the calling thread has just ended. Returns false if the measurement
     /// cannot be reported.
     pub(crate) fn note(&self, due: Monotonic, outcome: Result<(), SystemException>) -> bool {
         // The latency includes a late start, because the deadline counts from the instant at which
@@ -98,7 +98,7 @@ pub(crate) fn run(
     meter.finish()
 }
 
-/// Stops early if the reports fail.
+/// Makes the calls at the client's rate. Stops early if a report fails.
 fn call_steadily(
     client: &Client,
     length: Duration,
@@ -128,7 +128,7 @@ fn call_steadily(
 
 fn report(name: &str, samples: &Mailbox<Sample>, recorder: &RecorderRef) -> Result<()> {
     let mut scheduling = String::new();
-    // The first report begins with the first sample, and the last one ends with the last.
+    // The first report begins with the first sample, and the last report ends with the last sample.
     let mut first = samples.receive_until(None)?;
     let mut ended = false;
     while !ended {

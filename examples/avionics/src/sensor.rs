@@ -20,7 +20,8 @@ const STALL: Duration = Duration::from_millis(700);
 
 /// Runs a sensor or the display, whose ORB listens at this address, until the standard input ends.
 pub(crate) fn run(client: &Client, computer: &str, address: &str) -> Result<()> {
-    // The threads of an ORB inherit the scheduling class of the thread that creates it.
+    // The threads of an ORB inherit the scheduling class of the thread that creates it, so the
+    // class is set first.
     priority::raise(client.priority);
     let pool = PoolConfig::default().dispatch(Dispatch::ThreadPerConnection { max_threads: 8 });
     let orb = Orb::builder().pool(pool).listen(format!("tcp:{address}:0")).build()?;
@@ -64,8 +65,8 @@ impl Sensor {
         }
     }
 
-    /// Fails if a push of the sensor has failed: the channel gets no answer to its own pushes, so the
-    /// process has to report it.
+    /// Fails if a push of the sensor has failed. The channel gets no answer to its own pushes, so
+    /// the process has to report the failure.
     fn outcome(&self) -> Result<()> {
         match self.first_failure.get() {
             None => Ok(()),

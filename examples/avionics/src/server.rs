@@ -16,7 +16,8 @@ use crate::{Form, Result, admission, link, priority, streams};
 /// Serves until the standard input ends, so that the server ends with the process that started it.
 /// With `is_linked`, the server is at the end of a [`link`].
 pub(crate) fn run(recorder: &str, form: Form, is_linked: bool) -> Result<()> {
-    // The threads of an ORB inherit the scheduling class of the thread that creates it.
+    // The threads of an ORB inherit the scheduling class of the thread that creates it, so the
+    // class is set first.
     let scheduling = priority::raise(Some(priority::SERVER));
     let computer = Arc::new(Computer::new());
     let servant = Computer::servant_of(Arc::clone(&computer));
@@ -29,7 +30,7 @@ pub(crate) fn run(recorder: &str, form: Form, is_linked: bool) -> Result<()> {
     let address = if is_linked { link::ADDRESS } else { "127.0.0.1" };
     let (bulk_orb, maps) = serve("bulk", address, &MapStore::servant(Maps::new()))?;
 
-    // The connections of tasks would belong to no stream.
+    // The connections of tasks would belong to no stream, so no tasks are admitted over a link.
     let admission = if is_linked { None } else { Some(admission::serve(&flight_orb)) };
     if let Some(Err(error)) = &admission {
         eprintln!("the tasks of clients are not admitted: {error}");

@@ -14,7 +14,7 @@ use crate::{Result, link};
 
 /// CORBA priority of the lane, whose native priority is near that of [`crate::priority::SERVER`].
 const PRIORITY: i16 = 13_000;
-/// The commands of all clients have less than 40 KiB in a second.
+/// The budget of the commands. The commands of all clients have less than 40 KiB in a second.
 const COMMANDS: IoClass = IoClass::Guaranteed { bytes: 16 << 10, period: Duration::from_millis(10) };
 
 pub(crate) fn config() -> RioConfig {

@@ -29,12 +29,12 @@ fn successful_demo(name: &str, arguments: &[&str]) -> (String, String) {
     (said.into_owned(), fs::read_to_string(&report).unwrap())
 }
 
-/// The rows that a demo with (false) or without (true) the client of omniORB has, with the least
-/// number of calls of each.
+/// Returns the rows of a demo, each with its minimum number of calls. The argument is true if the
+/// client of omniORB is left out.
 type Rows = dyn Fn(bool) -> Vec<(&'static str, usize)>;
 
-/// Runs the demo until each row has its calls, at most five times. The demo calls in real time, so it
-/// makes fewer calls if the machine pauses.
+/// Runs the demo until each row has its calls, at most five times. The demo calls in real time, so
+/// it makes fewer calls if the machine pauses.
 fn demo_with_calls(name: &str, arguments: &[&str], rows: &Rows) -> (String, String) {
     for _ in 0..4 {
         let (said, page) = successful_demo(name, arguments);
@@ -113,7 +113,7 @@ fn direct_demo_succeeds_and_writes_its_report() {
     let tasks = ["inertial", "position", "radar", "engines", "selftest", "steering", "omniorb"];
     check_tasks(&said, &page, &tasks[..tasks.len() - usize::from(left_out)]);
     assert!(!said.contains("\nchannel "), "{said}");
-    // A histogram for each client, and the jobs.
+    // The page has a histogram for each client, and a chart of the jobs.
     assert_eq!(page.matches("<svg").count(), expected.len() + 1);
 }
 
@@ -143,8 +143,8 @@ fn demo_on_the_channel_counts_each_event_and_changes_its_mode() {
         assert!(summary.contains(&format!("mode      {mode}")) && page.contains(&format!("<li>Mode {mode}")), "{said}");
     }
     assert!(summary.matches(": admitted\n").count() == 2, "{said}");
-    // A histogram for each row, the jobs, and the deliveries of the channel. Work without a turn has
-    // no histogram.
+    // The page has a histogram for each row with calls, a chart of the jobs, and a chart of the
+    // channel's deliveries.
     let idle = page.matches("<p>No calls.</p>").count();
     assert_eq!(page.matches("<svg").count(), expected.len() - idle + 2);
 }
@@ -227,8 +227,8 @@ fn check_link(form: &[&str], clients: &[&str]) {
         let rest = summary.split_once(after).unwrap_or_else(|| panic!("{after}: {said}")).1;
         rest.split(' ').next().unwrap().parse().unwrap()
     };
-    // A request of a client with a deadline has nearly 100 bytes, and a block of the bulk transfer has
-    // more than 100 frames.
+    // A request of a client with a deadline has nearly 100 bytes, and a block of the bulk transfer
+    // has more than 100 frames.
     let commands = number("stream    commands: guaranteed, ");
     assert!((1_500..1_000_000).contains(&commands), "{said}");
     assert!(number("bulk and the rest: best effort, ") > 0, "{said}");

@@ -163,7 +163,7 @@ fn each_lane_of_the_tao_guide_serves_its_priority() {
 
 #[test]
 fn lanes_of_the_tao_guide_can_come_from_the_configuration() {
-    // The other number shows that the lanes are those of the file.
+    // The changed priority shows that the server takes its lanes from the file.
     let file = TAO.configuration(&[("priority = 30000", "priority = 29000")]);
     let listen = ["-ORBrealTime.pool.flight.lane.high.listen", LISTEN[1]];
     let server = TAO.serve(&[&["-ORBconfig", &file][..], &FAIR, &LISTEN, &listen].concat());

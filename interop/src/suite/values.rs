@@ -29,7 +29,7 @@ pub struct Random {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Creates a round's source.
+    /// Creates the source of a round's test values.
     #[must_use]
     pub fn new(round: u64, repertoire: SampleOptions) -> Self {
         Self { round, state: GOLDEN.wrapping_mul(round + 1), repertoire }

@@ -295,7 +295,7 @@ fn progress(ran: &Ran, took: Duration, terminal: bool) {
         ran.inputs,
         ran.megabytes
     );
-    // A run does not depend on its progress output.
+    // Ignores an error: a run does not depend on its progress output.
     let _ = std::io::stdout().flush();
 }
 

@@ -69,8 +69,8 @@ impl BaselineClient {
         time_calls(count, into, || self.once())
     }
 
-    /// Sends messages without replies. The time that it returns ends when the server has read all
-    /// of them.
+    /// Sends messages without replies. Returns the time from the first counted message until the
+    /// server has read the last one.
     pub(crate) fn flood(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         for _ in 0..warm_up {
             self.send()?;

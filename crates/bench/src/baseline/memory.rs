@@ -74,8 +74,8 @@ pub(crate) struct MemoryCopies {
 impl MemoryCopies {
     #[must_use]
     pub(crate) fn new(sizes: MessageSizes) -> Self {
-        // The bytes are not 0, because the kernel maps all pages that were never written to one
-        // zero page, from which copies would be faster.
+        // The bytes are not 0, because pages that were never written share one page of zeros, from
+        // which copies would be faster.
         let places = |size: usize| [vec![1; size], vec![2; size], vec![3; size]];
         MemoryCopies { request: places(sizes.request), reply: places(sizes.reply) }
     }

@@ -31,7 +31,7 @@ use crate::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageSizes {
     pub(crate) request: usize,
-    /// 0 for a oneway.
+    /// Size of a reply in bytes; 0 for a oneway.
     pub(crate) reply: usize,
 }
 

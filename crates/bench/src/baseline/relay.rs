@@ -72,8 +72,8 @@ pub(crate) fn one_way(octets: usize) -> MessageSizes {
     MessageSizes { request: octets, reply: 1 }
 }
 
-/// Runs a relay that sends `octets` bytes to each of `connections` connections of the sink at
-/// `target`, for each message of one sender at a time.
+/// Runs a relay to the sink at `target`. For each message of its sender, the relay sends `octets`
+/// bytes on each of `connections` connections. It has one sender at a time.
 pub(crate) fn run_relay(
     transport: BaselineTransport,
     target: &str,

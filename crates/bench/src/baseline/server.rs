@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::socket::{self, Shutdown, SocketOptions, WaitMode};
+use corelane_sys::socket::{self, ShutdownDirection, SocketOptions, WaitMode};
 use corelane_sys::thread::ThreadBuilder;
 
 use super::client::REQUESTS_ANSWER;
@@ -80,7 +80,7 @@ impl Drop for BaselineServer {
         let Accepting::Socket { listener, pool } = &self.accepting else { return };
         // Some kernels refuse to shut down a Unix listener, whose acceptor thread then lives until
         // the process ends.
-        let _ = socket::shutdown(listener.as_fd(), Shutdown::Both);
+        let _ = socket::shutdown(listener.as_fd(), ShutdownDirection::Both);
         if let Some(pool) = pool {
             pool.end.notify();
         }
@@ -222,7 +222,7 @@ impl BaselinePool {
         let Some(place) = self.connections.get(index) else { return };
         let watched = place.get_or_init(|| PoolConnection { socket, sizes, taken: AtomicBool::new(false) });
         if self.epoll.add(watched.socket.as_fd(), index as u64, Interest::READABLE | Interest::EDGE).is_err() {
-            let _ = socket::shutdown(watched.socket.as_fd(), Shutdown::Both);
+            let _ = socket::shutdown(watched.socket.as_fd(), ShutdownDirection::Both);
         }
     }
 

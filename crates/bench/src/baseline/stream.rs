@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, SharedMemory, SpinPolicy, Stream, Tcp, Unix, Wait};
+use corelane_net::{
+    Endpoint, Listener, SharedMemoryTransport, SpinPolicy, Stream, TcpTransport, UnixTransport, WaitLimit,
+};
 use corelane_sys::socket::Address;
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 use corelane_sys::{clock, poll};
@@ -23,9 +25,9 @@ fn policy(spin: StreamSpin) -> SpinPolicy {
 
 fn net_transport(transport: BaselineTransport) -> Box<dyn corelane_net::Transport> {
     match transport {
-        BaselineTransport::Tcp => Box::new(Tcp::new()),
-        BaselineTransport::Unix => Box::new(Unix),
-        BaselineTransport::SharedMemory => Box::new(SharedMemory::default()),
+        BaselineTransport::Tcp => Box::new(TcpTransport::new()),
+        BaselineTransport::Unix => Box::new(UnixTransport),
+        BaselineTransport::SharedMemory => Box::new(SharedMemoryTransport::default()),
     }
 }
 
@@ -111,7 +113,7 @@ fn echo(stream: &dyn Stream) {
 pub(super) fn fill(stream: &dyn Stream, buffer: &mut [u8]) -> io::Result<()> {
     let mut have = 0;
     while have < buffer.len() {
-        match stream.recv(&mut buffer[have..], Wait::Block)? {
+        match stream.recv(&mut buffer[have..], WaitLimit::Block)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             count => have += count,
         }
@@ -123,7 +125,7 @@ pub(super) fn fill(stream: &dyn Stream, buffer: &mut [u8]) -> io::Result<()> {
 pub(super) fn send_all(stream: &dyn Stream, octets: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     while sent < octets.len() {
-        sent += stream.send(&octets[sent..], Wait::Block)?;
+        sent += stream.send(&octets[sent..], WaitLimit::Block)?;
     }
     Ok(())
 }

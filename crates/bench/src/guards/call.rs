@@ -1,4 +1,5 @@
-//! The benchmarks `floor` and `call`: two-way calls of single operations, and floods of oneways.
+//! The benchmarks `floor` and `call`, which measure two-way calls of single operations, and floods
+//! of oneways.
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, MessageSizes};

@@ -1,5 +1,5 @@
-//! The benchmark `cores`: the throughput on one to all cores, with one client thread for each core.
-//! As many pairs of bare sockets on the same cores show what the machine gains.
+//! The benchmark `cores`, which measures the throughput on one to all cores, with one client thread
+//! for each core. As many pairs of bare sockets on the same cores show what the machine gains.
 
 use corelane::Orb;
 use corelane_sys::thread::{self, CpuSet};
@@ -37,7 +37,8 @@ pub(crate) fn cores(options: &BenchOptions, report: &mut Report<'_>, progress: &
     let architectures = [ServerArchitecture::PerConnection, ServerArchitecture::LeaderFollowers(options.threads)];
     let sides = Polling { orb: client_orb(cores.len())?, is_permitted: true };
     let sleeping = Polling { orb: non_polling_client_orb(cores.len())?, is_permitted: false };
-    // The cores are set for each client thread and each server.
+    // The benchmark binds each client thread and each server to its cores, so the placement binds
+    // nothing.
     let placement = Placement { cores: CoreChoice::Any, ..options.placement };
     let (mut variants, mut servers) = (Vec::new(), Vec::new());
     for count in counts(cores.len()) {

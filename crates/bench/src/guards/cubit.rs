@@ -1,4 +1,4 @@
-//! The benchmark `cubit`: the IDL_Cubit test of the papers.
+//! The benchmark `cubit`, which repeats the IDL_Cubit test of the papers.
 //!
 //! One client makes calls without pauses, with arguments of every kind, through Corelane, other
 //! ORBs and bare sockets.

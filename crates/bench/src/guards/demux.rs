@@ -1,4 +1,4 @@
-//! The benchmark `demux`: the time in which a server finds the target of a request.
+//! The benchmark `demux`, which measures the time in which a server finds the target of a request.
 
 use corelane::Orb;
 use corelane::mapping::Operation as Name;

@@ -1,5 +1,5 @@
-//! The benchmark `floods`: clients that wait for each reply (*good clients*), beside connections
-//! that send oneways without end, by dispatch architecture.
+//! The benchmark `floods`, which measures the calls of clients that wait for each reply (*good
+//! clients*), beside connections that send oneways without end, by dispatch architecture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

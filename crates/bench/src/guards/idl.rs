@@ -1,5 +1,5 @@
-//! The benchmark `idl-front-end`: the speed of preprocessing, parsing and checking IDL, compared
-//! with omniidl.
+//! The benchmark `idl-front-end`, which compares the speed of preprocessing, parsing and checking
+//! IDL with that of omniidl.
 //!
 //! The time of the front end is the time for a long file less the time for a nearly empty file. Of
 //! all turns, the shortest time for each file counts.

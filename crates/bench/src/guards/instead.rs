@@ -1,4 +1,4 @@
-//! The benchmark `instead`: echoes through Corelane and through its alternatives.
+//! The benchmark `instead`, which compares echoes through Corelane and through its alternatives.
 
 use corelane::Orb;
 
@@ -102,7 +102,7 @@ impl Echo {
                 variants.push(variant);
             }
         }
-        // Every variant is compared with the first baseline, and Corelane's also with the
+        // Every variant is compared with the first baseline, and Corelane's variants also with the
         // alternatives.
         let mut against = vec![0];
         for (kind, built) in alternatives.iter().filter(|(kind, _)| kind.transport() == transport) {

@@ -1,5 +1,5 @@
-//! The benchmark `lane`: the additional cost of a lane, compared with a pool without lanes whose
-//! thread has an equal priority.
+//! The benchmark `lane`, which measures the additional cost of a lane, compared with a pool without
+//! lanes whose thread has an equal priority.
 
 use std::sync::Arc;
 use std::time::Duration;

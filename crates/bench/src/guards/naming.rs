@@ -1,4 +1,4 @@
-//! The benchmark `naming`: Corelane's name server compared with a plain call, with the disk's
+//! The benchmark `naming`, which compares Corelane's name server with a plain call, with the disk's
 //! syncs, and with omniNames.
 //!
 //! omniNames searches a linked list for each component of a name, so its contexts are small here.
@@ -49,8 +49,9 @@ const NAMES: usize = 1_000;
 const CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 const BATCH: u32 = 1_000;
-/// Size in bytes of a request that resolves one component, and of a reply's header.
+/// Size in bytes of a request that resolves one component.
 const RESOLVE_REQUEST: usize = 120;
+/// Size in bytes of a reply's header.
 const REPLY_HEADER: usize = 24;
 
 /// Serves names until the input ends. `place` is `memory` or the path of a store, and `durability`
@@ -254,7 +255,7 @@ struct OmniNames {
 impl OmniNames {
     fn start(folder: &Path, orb: &Orb, placement: &Placement) -> Result<Self, Failure> {
         fs::create_dir_all(folder).map_err(|error| Failure::new(error.to_string()))?;
-        // omniNames does not report its port, so the benchmark chooses one that is free.
+        // omniNames does not report its port, so the benchmark chooses a free port.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| Failure::new(error.to_string()))?.port();
         let mut command = Command::new("omniNames");
@@ -523,7 +524,8 @@ impl Scene<'_> {
         if let (Some((_, alone)), Some((figure, beside))) = (called, called_beside) {
             values.push(told(figure, "p99 against no other client", beside / alone));
         }
-        // Both calls wait for a core as often; only `resolve` can wait for the name server.
+        // Both calls wait for a core as often, and only `resolve` can wait for the name server. So
+        // the ratio shows the waits for the name server.
         if let (Some((figure, resolved)), Some((_, called))) = (resolved_beside, called_beside) {
             values.push(told(figure, "p99 against a call of another server", resolved / called));
         }
@@ -641,7 +643,8 @@ impl Scene<'_> {
             for _ in 0..3 {
                 progress.show(&format!("naming: {quantity}"));
                 let (mut server, root) = self.server(&path, "synced", placement)?;
-                // The file that SIGKILL leaves must differ from the file of an orderly end.
+                // A change makes the file that SIGKILL leaves differ from the file of an orderly
+                // end.
                 Changes::new(&root, 0).change()?;
                 root.unbind(&[component("client0")]).map_err(|error| Failure::new(format!("{error:?}")))?;
                 if is_killed {

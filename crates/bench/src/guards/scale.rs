@@ -1,4 +1,5 @@
-//! The benchmark `scale`: many connections, many client threads, and messages of many sizes.
+//! The benchmark `scale`, which measures calls beside many idle connections, of many client
+//! threads, and with messages of many sizes.
 
 use corelane_sys::process;
 

@@ -145,7 +145,8 @@ fn repeated(
     }
 }
 
-/// Returns octets that are lent in the last calls, at least: the first ones open the channel.
+/// Returns octets that Corelane lends at least in the last calls. The first calls copy the octets,
+/// because they open the channel for lent memory.
 fn lendable(length: usize) -> Result<Octets, Failure> {
     let mut octets = LendableOctets::new(length)?;
     octets.iter_mut().zip(0..length).for_each(|(octet, number)| *octet = number as u8);

@@ -87,8 +87,8 @@ pub(crate) fn client_orb(connections: usize) -> Result<Orb, Failure> {
     build(Orb::builder(), connections)
 }
 
-/// Returns the settings of an ORB whose threads have native priorities that equal their CORBA priorities. Without the
-/// permission to use these, the threads keep their class.
+/// Returns the settings of an ORB whose threads have native priorities that equal their CORBA
+/// priorities. Without permission for fixed priorities, the threads keep their class.
 pub(crate) fn direct_priorities() -> RtConfig {
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     if permits_fixed_priorities() { rt } else { rt.scheduling(SchedulingClass::Fair) }

@@ -44,7 +44,8 @@ pub(crate) fn measure_message_sizes(
     let target = target(orb, &relayed(reference, &counts)?)?;
     let mut samples = Samples::with_capacity(4);
     let read = || (counts.requests.load(Ordering::Acquire), counts.replies.load(Ordering::Acquire));
-    // The first call may have service contexts that later calls lack.
+    // The first call may have service contexts that later calls lack, so the sizes are those of
+    // later calls.
     two_way(&target, MeasuredOperation::EmptyCall, 2, &mut samples)?;
     let before = read();
     two_way(&target, MeasuredOperation::EmptyCall, 1, &mut samples)?;

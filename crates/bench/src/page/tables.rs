@@ -136,7 +136,7 @@ pub(crate) fn results(rows: &[(&RecordedRun, &ResultLine)], several: bool) -> St
     )
 }
 
-/// Rows and columns are exchanged in a table that has more columns than this, and more columns than
+/// Maximum number of columns. A wider table exchanges rows and columns if it has more columns than
 /// rows.
 const MOST_COLUMNS: usize = 8;
 

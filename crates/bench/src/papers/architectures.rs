@@ -1,5 +1,5 @@
-//! The benchmark `architectures`: the time per call of 1 to 16 client threads with every dispatch
-//! architecture.
+//! The benchmark `architectures`, which measures the time per call of 1 to 16 client threads with
+//! every dispatch architecture.
 
 use crate::Failure;
 use crate::client_threads::client_threads;

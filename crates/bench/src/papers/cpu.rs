@@ -1,5 +1,5 @@
-//! The benchmark `cpu`: the processor time that ORB and kernel need for a call between two threads
-//! of one process.
+//! The benchmark `cpu`, which measures the processor time that ORB and kernel need for a call
+//! between two threads of one process.
 //!
 //! As in the papers, client and server are two ORBs of one process on one core, and the calls go
 //! through sockets.
@@ -206,7 +206,8 @@ pub(crate) fn cpu(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     let scavenger = report.or_report_missing("cpu", "floor", scavenger)?;
     let rounds = rounds_for(WORK);
     for (rounds, work) in [(0, "no work"), (rounds, "100 us of work")] {
-        // Threads of an ORB inherit cores and class from the thread that creates them.
+        // Threads of an ORB inherit cores and class from the thread that creates them, so a placed
+        // thread creates the ORBs.
         let orbs = placement.run(Side::Server, orbs).map_err(|error| Failure::new(error.to_string()))??;
         let below = scavenger.as_ref().map(|scavenger| scavenger.id);
         let (mut variants, seen) = orbs.variants(rounds, work, below)?;

@@ -1,5 +1,5 @@
-//! The benchmark `os`: the effect of the operating system on calls through Corelane and on bare
-//! sockets.
+//! The benchmark `os`, which measures the effect of the operating system on calls through Corelane
+//! and on bare sockets.
 
 use std::collections::VecDeque;
 use std::fs;

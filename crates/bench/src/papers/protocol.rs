@@ -1,5 +1,5 @@
-//! The benchmark `protocol`: messages of equal size, with the types of the IDL and as an octet
-//! sequence (paper 4).
+//! The benchmark `protocol`, which compares messages of equal size: with the types of the IDL, and
+//! as an octet sequence (paper 4).
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, WaitStrategy};

@@ -1,5 +1,5 @@
-//! The benchmark `stages`: paper 4's table of the server's work for a request, from time probes
-//! inside the ORB.
+//! The benchmark `stages`, which measures the parts of the server's work for a request, as in a
+//! table of paper 4, by time probes inside the ORB.
 
 use crate::Failure;
 use crate::harness::{FigureLabel, Progress};

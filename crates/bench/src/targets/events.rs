@@ -1,4 +1,5 @@
-//! Goals of event channels. All processes of a row share one core, except suppliers of lower priority and the slow consumer.
+//! Goals of event channels. All processes of a row share one core, except suppliers of lower
+//! priority and the slow consumer.
 
 /// Maximum median of a push through a reactive channel to one consumer, relative to a collocated
 /// call of the consumer.

@@ -14,7 +14,7 @@ pub(crate) struct LatencyGoals {
 
 /// Goals without other traffic.
 pub(crate) const IDLE: LatencyGoals = LatencyGoals { mean: 1.01, p99: 1.02, p999: None, jitter: 0.95 };
-/// Goals without other traffic, with kernel threads of the ordinary class.
+/// Goals without other traffic, with kernel threads of the ordinary scheduling class.
 pub(crate) const IDLE_ORDINARY: LatencyGoals = LatencyGoals { mean: 1.10, p99: 1.15, p999: None, jitter: 1.20 };
 /// Goals under bulk load.
 pub(crate) const LOADED: LatencyGoals = LatencyGoals { mean: 0.45, p99: 0.60, p999: Some(0.50), jitter: 0.45 };

@@ -9,13 +9,14 @@ use serde_json::{Value as Json, json};
 
 use crate::text::printable;
 
-/// Returns true if the word is a program's file. Names of commands have neither dots nor slashes.
+/// Returns true if the word is the path of a program's configuration file. Names of commands have
+/// neither dots nor slashes.
 pub(super) fn is_file(word: &str) -> bool {
     !word.starts_with('-') && word.contains(['.', '/'])
 }
 
-/// Returns the command's words and the `-ORB` options with their values. Without a program's file
-/// all words belong to the command.
+/// Returns the command's words and the `-ORB` options with their values. If no word is the path of
+/// a program's file, all words belong to the command.
 pub(super) fn split(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     if !words.iter().any(|word| is_file(&word.to_string_lossy())) {
         return (words, Vec::new());

@@ -17,7 +17,7 @@ const RT_APP_SECONDS: u64 = 10;
 struct TaskRow<'s> {
     named: &'s NamedTask,
     /// Placement of the task. A rejected task has a placement on the core that its rejection names;
-    /// `None` if it names no core.
+    /// `None` if the rejection names no core.
     promise: Option<TaskPlacement>,
     rejection: Option<&'s Rejection>,
 }

@@ -22,8 +22,8 @@ use super::{CoresArguments, remote, report, write_file, write_table};
 use crate::naming;
 use crate::text::{excerpt, json_text, printable};
 
-/// Default number of calls, and of measurements of each cost. With it, the quantile of 99.9 % is
-/// the second largest value.
+/// Default number of calls, and of measurements of each cost. With this number, the quantile of
+/// 99.9 % is the second largest value.
 const DEFAULT_COUNT: usize = 1_001;
 
 /// Maximum number of calls, and of measurements of each cost.
@@ -138,7 +138,7 @@ fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
 }
 
 /// Calls an operation without arguments as a task of a core pool, `count` times. Returns the
-/// processor times that the server has recorded.
+/// recorded processor times of these calls.
 fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usize) -> Result<MeasuredJobs, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;
@@ -162,7 +162,7 @@ fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usiz
         Some(target) => calls(&tasks, (target, operation), promise.task, count),
         None => Err("the server has not returned a reference to the task".to_owned()),
     };
-    // If this fails, the task ends with its lease.
+    // If the withdrawal fails, the task ends with its lease.
     let _ = tasks.withdraw(promise.task, &promise.token);
     let times = made?;
     if times.is_empty() {
@@ -193,7 +193,7 @@ fn calls(
                 .map_err(|exception| format!("`{}`: {exception}", excerpt(operation)))?;
         }
         made += batch;
-        // A thread records its job after it has sent the reply.
+        // A thread records its job after it has sent the reply, so a record may arrive later.
         let until = Monotonic::now() + RECORD_WAIT;
         let wanted = times.len() + batch;
         while times.len() < wanted {

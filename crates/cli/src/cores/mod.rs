@@ -118,7 +118,7 @@ enum CoresCommand {
     Calibrate,
 }
 
-/// Arguments of all subcommands.
+/// The arguments of all subcommands. Arguments of other subcommands keep their defaults.
 #[derive(Debug, Default)]
 struct CoresArguments {
     file: Option<String>,

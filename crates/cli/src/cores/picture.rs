@@ -9,8 +9,9 @@ use super::output::milliseconds;
 
 const NAMES: usize = 170;
 const BARS: u64 = 760;
-/// Height in pixels of a row. `BAR` is the height of a row's bar.
+/// Height in pixels of a row.
 const ROW: usize = 20;
+/// Height in pixels of the bar in a row.
 const BAR: usize = 13;
 const HEAD: usize = 34;
 /// Maximum number of bars in a chart, so that a browser can display it.

@@ -9,12 +9,12 @@ use corelane::{Dispatch, Endpoint, ObjectRef, Orb, PoolConfig, SystemException, 
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{Criticality, Nanos, TaskId, Utilization};
 use corelane_sched::task_file::NamedTask;
-use corelane_services::cores::books::BooksLimits;
 use corelane_services::cores::protocol::tasks::AdmitError;
 use corelane_services::cores::protocol::{self, Promise, Rejected, TaskSpec, TaskState, TaskTiming, TasksRef};
+use corelane_services::cores::registry::RegistryLimits;
 use corelane_services::cores::{
     ADMISSION_OBJECT_KEY, AdmissionConfig, AdmissionService, ClientIdentityInterceptor, DispatchCosts, RestoredTasks,
-    StoredBooks, admit_task, charge_mode, with_best_effort_share,
+    StoredTaskRegistry, admit_task, charge_mode, with_best_effort_share,
 };
 use corelane_services::store::StoreError;
 use corelane_sys::{poll, signal};
@@ -30,8 +30,8 @@ const DEFAULT_AT: &str = "corbaloc::1.2@127.0.0.1:2810/CorelaneTasks";
 /// Default lease of `admit`. It is long, because the command ends at once and no client renews the
 /// lease.
 const DEFAULT_LEASE: Nanos = 3_600_000_000_000;
-/// The pool may have at least this number of threads, so that many connections can be bound to
-/// threads on a machine with few cores.
+/// Lower bound on the maximum number of the pool's threads, so that many connections can be bound
+/// to threads on a machine with few cores.
 const MAX_BOUND: u32 = 64;
 
 /// Maximum number of requests that wait for the disk at the same time, with a store.
@@ -61,8 +61,9 @@ pub(super) fn serve(arguments: &CoresArguments, out: &mut dyn Write) -> Result<b
     let mut config = match &arguments.store {
         Some(path) => {
             orb_pool = orb_pool.dispatch(Dispatch::LeaderFollowers { threads: MAX_WAITING_SAVES + 4 });
-            let books = StoredBooks::open_file(path, machine, BooksLimits::default()).map_err(explain_store)?;
-            let config = AdmissionConfig::with_books(books).max_waiting_saves(MAX_WAITING_SAVES);
+            let registry =
+                StoredTaskRegistry::open_file(path, machine, RegistryLimits::default()).map_err(explain_store)?;
+            let config = AdmissionConfig::with_registry(registry).max_waiting_saves(MAX_WAITING_SAVES);
             config.earliest_deadline_first(discipline == Discipline::EarliestDeadlineFirst)
         }
         None => AdmissionConfig::new(machine),

@@ -26,7 +26,7 @@ const DETAIL_PERIODS: u64 = 4;
 #[derive(Default)]
 pub(super) struct Recording {
     pub(super) jobs: Vec<JobRecord>,
-    /// Number of records that newer ones replaced before this program got them.
+    /// Number of records that the server replaced by newer ones before this program fetched them.
     lost: u64,
     is_truncated: bool,
 }
@@ -48,10 +48,10 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(true)
 }
 
-/// Lets the server record its jobs for `span`, and fetches the records meanwhile.
+/// Lets the server record its jobs for `span`, and fetches the records during this time.
 pub(super) fn record(tasks: &TasksRef, span: Nanos) -> Result<Recording, String> {
     let explained = |exception| remote::explain(&exception);
-    // The number after the last record of earlier recordings.
+    // The number of the next record, with which this recording begins.
     let (mut next, _) = tasks.recorded_jobs(u64::MAX, 0).map_err(explained)?;
     let span = tasks.record_jobs(span).map_err(explained)?.min(span);
     let until = Monotonic::now() + Duration::from_nanos(span);
@@ -198,7 +198,7 @@ fn write_charts(
     tasks: &BTreeMap<u64, Vec<&JobRecord>>,
 ) {
     let mut jobs: Vec<&JobRecord> = recording.jobs.iter().collect();
-    // A job that preempts another one begins later, so it is drawn over it.
+    // A preempting job begins later, so its bar is drawn over the bar of the preempted job.
     jobs.sort_by_key(|job| (job.start, std::cmp::Reverse(job.finish)));
     let Some(from) = jobs.first().map(|job| job.start) else {
         html.push_str("<p>No job ran during the recording.</p>\n");

@@ -44,7 +44,7 @@ impl Monitored {
     }
 }
 
-/// Returns true if a job took longer than the server has promised.
+/// Returns true if a job took longer than the promised response time.
 fn is_over_bound(task: &TaskRecord, measured: &TaskMeasurement) -> bool {
     task.response != 0 && measured.longest > task.response
 }

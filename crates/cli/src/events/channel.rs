@@ -14,7 +14,7 @@ pub(super) enum Channel {
     Cos(cos_admin::EventChannelRef),
 }
 
-/// Returns the reference of a channel, which need not be there.
+/// Returns the reference of a channel, without a check that the channel exists.
 pub(super) fn channel_object(orb: &Orb, word: &str) -> Result<ObjectRef, String> {
     let is_name = word != "-" && !word.contains([':', '@']);
     let url = format!("corbaloc::1.2@{DEFAULT_SERVER}/{word}.rtec");

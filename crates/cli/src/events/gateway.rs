@@ -1,4 +1,4 @@
-//! The command `gateway`: events of one channel cross to another.
+//! The command `corelane events gateway`, which passes the events of one channel to another.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use crate::text::{json_line, printable};
 
 /// Address of the gateway, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:0";
-/// Time from one look at the state to the next.
+/// Time from one check of the gateways' states to the next.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Passes events until a termination signal, or until a gateway is refused. Prints the state of
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         watched.push(Watched::start(&orb, arguments, &ends[1], &ends[0])?);
     }
     let print = |out: &mut dyn Write, text: String| {
-        // The reader may have closed the pipe. The gateway goes on.
+        // Ignores an error: the gateway continues if the reader has closed the pipe.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
     let mut counts_at = arguments.interval.map(|interval| Monotonic::now() + interval);
@@ -98,7 +98,7 @@ impl<'w> Watched<'w> {
 
     fn has_changed(&mut self, status: &GatewayStatus) -> bool {
         let state = (status.is_connected, status.problem.clone());
-        // A gateway that begins has nothing to tell yet.
+        // The first state is not printed if the gateway is not connected yet and has no problem.
         let is_new = self.shown.as_ref() != Some(&state) && (self.shown.is_some() || state != (false, None));
         if is_new {
             self.shown = Some(state);

@@ -1,4 +1,5 @@
-//! The commands `create` and `destroy`: channels of a running server.
+//! The commands `corelane events create` and `corelane events destroy`, which create and destroy
+//! channels of a running server.
 
 use std::io::Write;
 
@@ -49,7 +50,7 @@ pub(super) fn create(arguments: &EventsArguments, out: &mut dyn Write) -> Result
         other => printable(&other.to_string()),
     })?;
     let channel = channel.ok_or("the factory returned nil")?;
-    // A factory of another ORB ignores the criterion.
+    // A factory of another ORB ignores the criterion for durability, so the new channel is checked.
     if arguments.is_durable && !channel.is_a(DurableChannelRef::REPOSITORY_ID).map_err(message)? {
         return Err("the server made a channel that is not durable".to_owned());
     }

@@ -1,4 +1,5 @@
-//! The command `corelane events`: event channels, and their events on the terminal.
+//! The command `corelane events`, which serves and checks event channels, and prints and pushes
+//! their events.
 
 mod channel;
 mod check;

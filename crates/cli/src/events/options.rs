@@ -8,12 +8,12 @@ use corelane_services::events::{EventLane, FilterBuilder, OverflowPolicy};
 
 /// Default address of `serve`.
 pub(super) const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:11169";
-/// Host and port of a channel that is given by its name.
+/// Host and port of the server of a channel that is given by its name.
 pub(super) const DEFAULT_SERVER: &str = "127.0.0.1:11169";
 
 pub(super) const CONTROL_KEY: &str = "CorelaneEventsControl";
 
-/// Arguments of all subcommands.
+/// The arguments of all subcommands. Arguments of other subcommands keep their defaults.
 #[derive(Debug, Default)]
 pub(super) struct EventsArguments {
     pub(super) listen: Vec<String>,

@@ -1,4 +1,4 @@
-//! The command `push`: events with texts as their values.
+//! The command `corelane events push`, which pushes events with texts as their values.
 
 use std::io::Write;
 
@@ -42,8 +42,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
                 event.data.any_value = value;
                 proxy.push(&[event]).map_err(message)?;
             }
-            // The reply to this two-way call shows that the server has received the oneways before
-            // it.
+            // The reply to this two-way call shows that the server has received the earlier
+            // oneways.
             proxy.disconnect_push_consumer().map_err(message)
         }
     }

@@ -1,4 +1,4 @@
-//! The command `replay`: the events that a durable channel keeps, as lines.
+//! The command `corelane events replay`, which prints the events that a durable channel keeps.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,7 +11,7 @@ use corelane_services::events::corelane_events::durable_channel::AcknowledgeErro
 use corelane_sys::clock::Monotonic;
 use corelane_sys::{
     poll,
-    signal::{self, Termination},
+    signal::{self, TerminationRequests},
 };
 use serde_json::json;
 
@@ -24,7 +24,7 @@ use crate::text::{json_line, printable};
 /// Maximum number of events that the command requests at a time.
 const MAX_READ: u32 = 1_024;
 /// Time in milliseconds for which the server waits for the next event. After an empty answer, the
-/// next question is not asked before this time has passed.
+/// command waits until this time has passed since the question.
 const WAIT_MS: u32 = 200;
 
 /// Prints events until the last one or, with `--follow`, until a termination signal. Ends earlier
@@ -43,11 +43,11 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         let max = u32::try_from(left).unwrap_or(u32::MAX).min(MAX_READ);
         let asked_at = Monotonic::now();
         let events = match channel.events_after(last, max, wait) {
-            // A busy store may answer the next question.
+            // With `--follow`, the command asks a busy store again.
             Err(exception) if arguments.is_followed && is_busy(&exception) => Vec::new(),
             answer => answer.map_err(message)?,
         };
-        // A server that returns earlier numbers would be asked without end.
+        // A server that returned the same events again would be asked without end.
         let is_in_order =
             events.first().is_none_or(|first| first.number > last) && events.is_sorted_by_key(|it| it.number);
         if !is_in_order {
@@ -87,7 +87,7 @@ fn is_busy(exception: &SystemException) -> bool {
 /// Makes a call. With `--follow`, repeats it while the store is busy, until a termination signal.
 fn patiently<T, E: Display>(
     arguments: &EventsArguments,
-    termination: &Termination,
+    termination: &TerminationRequests,
     is_busy: impl Fn(&E) -> bool,
     call: impl Fn() -> Result<T, E>,
 ) -> Result<T, String> {

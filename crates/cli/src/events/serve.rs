@@ -1,4 +1,4 @@
-//! The command `serve`: event channels.
+//! The command `corelane events serve`, which runs a server of event channels.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -26,8 +26,8 @@ const DEFAULT_CHANNEL: &str = "EventChannel";
 /// Maximum number of connections that have a thread, in a server with a store. At most 192 of them
 /// wait for the store, or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
-/// Time for which requests wait for the disk when the server ends, and time for which the server
-/// then waits for the disk.
+/// When the server ends, maximum time for which requests wait for the disk, and then maximum time
+/// for which the server waits for the disk.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     // does not wait: each consumer has a thread, and `pull` raises TRANSIENT at once if there is no
     // event. With a store, requests wait for the disk, each in the thread of its connection.
     // Connections beyond the maximum, and those whose clients multiplex requests, share four
-    // threads, of which at most three wait. They do not keep the order of oneways.
+    // threads, of which at most three wait. These four threads do not keep the order of oneways.
     let dispatch = match arguments.store {
         Some(_) => Dispatch::ThreadPerConnection { max_threads: MAX_THREADS },
         None => Dispatch::Reactive,
@@ -79,7 +79,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
         }
         let channel = match channel.serve(&orb) {
             Ok(channel) => channel,
-            // The other channels of the file are served.
+            // A stored channel that cannot be served does not keep the server from serving the
+            // others.
             Err(exception) if is_only_stored(name) => {
                 let _ = writeln!(io::stderr(), "channel `{name}` of the store is not served: {exception}");
                 continue;
@@ -119,7 +120,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
-    // The shutdown waits for running requests, and the store then has the events of all.
+    // The shutdown waits for running requests. After it, the store has the events of all requests.
     if let Some(store) = &store {
         store.limit_wait_time(END_TIMEOUT);
     }

@@ -1,4 +1,5 @@
-//! The commands `list`, `stat` and `top`: the counts of a server's channels.
+//! The commands `corelane events list`, `stat` and `top`, which print the counts of a server's
+//! channels.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -20,7 +21,7 @@ use crate::naming;
 use crate::text::{excerpt, json_line, printable};
 
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// The commands read no further channels, or consumers of a channel, after this number.
+/// After this number of channels, or of a channel's consumers, the commands request no more.
 const MAX_READ: usize = 100_000;
 
 fn monitor(orb: &Orb, arguments: &EventsArguments) -> Result<MonitorRef, String> {
@@ -368,7 +369,8 @@ mod tests {
         let text = table(&[channel(30, 21)], &before, 2.0);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["flight", "0", "0", "10.0", "0.5", "0", "3"]);
-        // The first table has no earlier counts, and a server that started again has smaller ones.
+        // The first table has no earlier counts, and a server that started again has smaller
+        // counts. In both cases the rate is 0.
         assert!(table(&[channel(30, 21)], &HashMap::new(), 0.0).contains(" 0.0 "));
         assert!(table(&[channel(1, 1)], &before, 2.0).contains(" 0.0 "));
     }

@@ -1,4 +1,4 @@
-//! The command `tail`: the events of a channel as lines.
+//! The command `corelane events tail`, which prints the events of a channel as lines.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -34,7 +34,7 @@ enum Line {
 #[derive(Default)]
 struct Waiting {
     lines: VecDeque<Line>,
-    /// The channel has disconnected the consumer, or the command ends.
+    /// True if the channel has disconnected the consumer, or if the command ends.
     is_ended: bool,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     let mut left = arguments.count;
     while left != Some(0) {
         let ready = poll::wait_readable_any([termination.as_fd(), printed.changed.as_fd()], None).map_err(message)?;
-        printed.changed.drain();
+        printed.changed.take_notifications();
         let (lines, is_ended) = {
             let mut waiting = printed.waiting.lock();
             (std::mem::take(&mut waiting.lines), waiting.is_ended)

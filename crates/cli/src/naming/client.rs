@@ -94,7 +94,7 @@ pub(crate) fn object_of_word(orb: &Orb, word: &str) -> Result<Option<ObjectRef>,
 /// user.
 pub(crate) fn object_of_reference(orb: &Orb, text: &str) -> Result<Option<ObjectRef>, String> {
     orb.string_to_object(text).map_err(|exception| match exception.detail() {
-        // The ORB's explanation contains the reference.
+        // The ORB's explanation already contains the reference.
         Some(FailureDetail { message, .. }) if is_url_error(&exception) && !message.is_empty() => printable(message),
         _ => format!("`{}` cannot be used: {exception}", excerpt(text)),
     })

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use corelane::{Completion, Orb, Peer, Reference, Servant, SystemException, SystemExceptionKind as Kind, Transports};
-use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, Unix};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Stream, Transport, UnixTransport};
 use corelane_services::naming::corelane_naming::control::{BackupError, BindAllError};
 use corelane_services::naming::corelane_naming::{BindOutcomes, Control, ControlRef, NewBinding};
 use corelane_services::naming::cos_naming::{NameComponent, NamingContextRef};
@@ -39,7 +39,7 @@ impl RefusalLog {
         }
         *next = Some(Monotonic::now() + PAUSE);
         drop(next);
-        // The threads that serve clients must not block.
+        // The threads that serve clients must not block, so the line may be lost.
         corelane_sys::process::try_print_error(what);
     }
 }
@@ -63,7 +63,7 @@ impl Transport for AllowedUnix {
     }
 
     fn supports(&self, endpoint: &Endpoint) -> bool {
-        Unix.supports(endpoint)
+        UnixTransport.supports(endpoint)
     }
 
     fn connect_with_properties(
@@ -72,20 +72,20 @@ impl Transport for AllowedUnix {
         properties: &ConnectionProperties,
         deadline: Option<Monotonic>,
     ) -> io::Result<Box<dyn Stream>> {
-        Unix.connect_with_properties(endpoint, properties, deadline)
+        UnixTransport.connect_with_properties(endpoint, properties, deadline)
     }
 
     fn listen(&self, endpoint: &Endpoint) -> io::Result<Box<dyn Listener>> {
-        let inner = Unix.listen(endpoint)?;
+        let inner = UnixTransport.listen(endpoint)?;
         Ok(Box::new(AllowedListener { inner, users: self.users.clone() }))
     }
 
     fn attach_orb(&self) {
-        Unix.attach_orb();
+        UnixTransport.attach_orb();
     }
 
     fn detach_orb(&self) {
-        Unix.detach_orb();
+        UnixTransport.detach_orb();
     }
 }
 

@@ -24,7 +24,7 @@ const PROGRESS: usize = 100_000;
 pub(super) struct Import<'a> {
     pub(super) jobs: usize,
     pub(super) replace: bool,
-    /// `None` means that the names are bound one by one.
+    /// Control socket of the destination. `None` means that the names are bound one by one.
     pub(super) control: Option<&'a Path>,
     pub(super) root: &'a NamingContextRef,
 }
@@ -89,7 +89,8 @@ struct Importer<'a, 'o> {
     control: Option<ControlRef>,
     server: ServerAddresses,
     copied: ObjectMap<ObjectRef>,
-    /// The copies, which a server that is copied into itself must not copy again.
+    /// The contexts that the import has created. They are not copied again if a server is copied
+    /// into itself.
     made: ObjectMap<()>,
     work: Vec<ContextCopy>,
     counts: ImportCounts,
@@ -198,7 +199,8 @@ impl Importer<'_, '_> {
                 self.counts.contexts += 1;
                 made.ok_or("the server made a nil context")?
             }
-            // The name is bound to a context, for example by an earlier run, which gets the names.
+            // The name is already bound, for example by an earlier run. The bound context gets the
+            // names.
             Err(BindNewContextError::AlreadyBound(_)) => {
                 let found = work.to.resolve(name).map_err(rebind_message)?.ok_or("nil")?;
                 let context = NamingContextRef::narrow(&found).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! The command `corelane naming`: a name server, and commands for any CORBA name server.
+//! The command `corelane naming`, which runs a name server and works with any CORBA name server.
 
 mod client;
 pub(crate) mod control;
@@ -210,7 +210,7 @@ fn parse(words: impl Iterator<Item = OsString>) -> Result<(String, NamingArgumen
     let name = words.first().map(|word| excerpt(&word.to_string_lossy())).unwrap_or_default();
     let naming = command();
     if let Some(subcommand) = naming.find_subcommand(&name) {
-        // A name may start with `-`.
+        // A name may start with `-`, so only words that start with `--`, and `-h`, are options.
         let is_word = |word: &str, _| !word.starts_with("--") && word != "-h";
         let placed = arguments::move_positionals_last(subcommand, words.drain(1..), is_word);
         words.extend(placed);

@@ -1,4 +1,5 @@
-//! The commands `serve`, `backup` and `shutdown`: a name server, copies of its store, and its end.
+//! The commands `corelane naming serve`, `backup` and `shutdown`, which run a name server, copy its
+//! store and end it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,8 +22,8 @@ use super::{NamingArguments, control};
 use crate::serving::{ServerOptions, corbaloc_urls};
 
 const THREADS: usize = 40;
-/// Maximum number of changes that wait for the disk at the same time. The other threads can resolve
-/// names meanwhile.
+/// Maximum number of changes that wait for the disk at the same time. Threads that do not wait can
+/// resolve names.
 const MAX_WAITING_CHANGES: usize = 32;
 /// An address that only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:2809";
@@ -132,7 +133,7 @@ pub(super) fn shutdown(arguments: &NamingArguments) -> Result<(), String> {
 
 fn running_backup(path: &Path, copy: &str, out: &mut Output<'_>) -> Result<(), String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
-    // The server may have another working directory.
+    // The server may have another working directory, so it gets an absolute path.
     let absolute = std::path::absolute(copy).map_err(|error| format!("`{copy}`: {error}"))?;
     let text = absolute.to_str().ok_or_else(|| format!("the path `{copy}` is not UTF-8"))?;
     control::object(&orb, path)?.backup(text).map_err(control::backup_message)?;

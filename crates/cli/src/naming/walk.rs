@@ -50,7 +50,8 @@ pub(super) fn for_each_batch(
     let mut has_more = true;
     while has_more && visited.is_ok() {
         visited = iterator.next_n(BATCH).map_err(ListError::Iterator).and_then(|(is_filled, bindings)| {
-            // Some servers return FALSE together with the last batch.
+            // Some servers return FALSE together with the last batch, so the batch of a FALSE is
+            // visited too.
             has_more = is_filled && !bindings.is_empty();
             visit(sorted(bindings)).map_err(ListError::Output)
         });

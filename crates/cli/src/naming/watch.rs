@@ -69,7 +69,7 @@ impl Printer<'_, '_> {
     }
 }
 
-/// True for a context, and a hash of the reference.
+/// A binding: true for a context, and a hash of the reference.
 type WatchedBinding = (bool, u64);
 
 fn entry(is_context: bool, object: Option<&ObjectRef>) -> WatchedBinding {
@@ -145,7 +145,7 @@ impl Reader<'_> {
                 let read = self.read(&NamingContextRef::unchecked_narrow(&object), &name, path);
                 path.pop();
                 match read {
-                    // A name can be bound to a destroyed context.
+                    // A name can be bound to a destroyed context, which has no names to read.
                     Err(ListError::Context(exception)) if exception.kind() == Kind::ObjectNotExist => {}
                     read => read?,
                 }
@@ -218,12 +218,14 @@ fn follow(
             let _ = writeln!(said, "some changes were not seen");
             contexts = read_contexts(context, prefix, &mut server)?;
         } else if changes.is_empty() && asked.elapsed() < PAUSE {
-            // The server may have its maximum number of waiting clients.
+            // A server with its maximum number of waiting clients answers at once. The pause bounds
+            // the number of questions.
             std::thread::sleep(PAUSE);
         }
         for change in changes {
             if print(&change, &mut contexts, &mut server, printer)? {
-                // Another name may lead to a removed context.
+                // A removed context may have another name. Its names are then read again below that
+                // name.
                 contexts.extend(read_contexts(context, prefix, &mut server)?);
             }
         }
@@ -255,7 +257,8 @@ fn print(
     if bound.is_some_and(|object| contexts.name(object) == Some(&name)) {
         return Ok(false);
     }
-    // The name may have been bound to a context, whose names no longer exist.
+    // The name may have been bound to another context. The contexts below the name are then
+    // forgotten.
     let has_removed = contexts.remove_below(&name);
     if let Some(object) = bound
         && contexts.name(object).is_none()
@@ -264,7 +267,8 @@ fn print(
         let found = NamingContextRef::unchecked_narrow(object);
         match read_contexts(&found, &name, server) {
             Ok(more) => contexts.extend(more),
-            // The context may have been destroyed, for example.
+            // The context may have been destroyed, for example. It is recorded without contexts
+            // below it.
             Err(_) => contexts.insert(object.clone(), &name),
         }
     }

@@ -146,7 +146,7 @@ fn sniff(arguments: &SniffArguments, out: &mut dyn Write) -> Result<(), String> 
         None => outcome,
         Some(mut dumpcap) => {
             if outcome.is_err() {
-                // dumpcap may have ended.
+                // Ignores an error: dumpcap may have ended.
                 let _ = dumpcap.kill();
             }
             let status = dumpcap.wait().map_err(|error| format!("dumpcap: {error}"))?;
@@ -176,7 +176,7 @@ fn show_all(
     let read = read_capture(source, &mut |packet| {
         last = packet.time_ns;
         sniffer.process_packet(&packet, &mut |seen| show.seen(&seen));
-        // The reader of a pipe gets each line immediately.
+        // The reader of a pipe gets each line at once, because the output is flushed here.
         show.written()
     });
     sniffer.finish(last, &mut |seen| show.seen(&seen));

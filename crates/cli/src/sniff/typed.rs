@@ -13,8 +13,8 @@ use crate::json;
 use crate::operations;
 use crate::text::excerpt;
 
-/// Maximum number of operations in the map. At this number the map is cleared, because the captured
-/// traffic determines the names.
+/// Maximum number of operations in the map. The captured traffic determines the names, so the map
+/// is cleared at this number.
 const MAX_KEPT: usize = 10_000;
 
 struct TypedOperation {

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
     pub(super) thread: u32,
-    /// Time in nanoseconds of the monotonic clock, with a resolution of a microsecond.
+    /// Start of the preemption, in nanoseconds of the monotonic clock, with a resolution of a
+    /// microsecond.
     pub(super) from: u64,
+    /// End of the preemption, in the unit of `from`.
     pub(super) until: u64,
     pub(super) by: String,
 }

@@ -160,7 +160,8 @@ pub(crate) fn names_below(path: &[&str]) -> Vec<&'static str> {
 }
 
 pub(crate) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    // The comparison takes time in proportion to both lengths.
+    // The comparison takes time in proportion to both lengths, so only the start of the name is
+    // compared.
     let name: String = name.chars().take(100).collect();
     let likeness = |known: &str| (strsim::jaro_winkler(&name, known) * 1e6) as u64;
     let known = known.into_iter().map(|known| (likeness(known), known));

@@ -1,7 +1,7 @@
 //! The preprocessor: conditions, inclusion and macros, on tokens.
 //!
 //! Pragmas, comments, and the beginnings and ends of included files have the index of the following
-//! token.
+//! token, which places them in the list of tokens.
 
 use super::condition;
 use super::macros::{Macro, spelling};
@@ -466,7 +466,8 @@ impl Preprocessor<'_> {
             "error" | "warning" => {
                 let said = self.words(rest);
                 let message = if said.is_empty() { format!("`#{text}`") } else { format!("`#{text}` says: {said}") };
-                let span = rest.first().zip(rest.last()).map_or(name.span, |(first, last)| first.span.to(last.span));
+                let span =
+                    rest.first().zip(rest.last()).map_or(name.span, |(first, last)| first.span.to_end_of(last.span));
                 let diagnostic =
                     if text == "error" { Diagnostic::error(span, message) } else { Diagnostic::warning(span, message) };
                 self.report(diagnostic);
@@ -601,7 +602,7 @@ impl Preprocessor<'_> {
             self.report(Diagnostic::error(span, "the condition is missing"));
             return false;
         }
-        let end = tokens.last().map_or(span, |last| last.span.after());
+        let end = tokens.last().map_or(span, |last| last.span.end_position());
         let expanded = self.expand_all(tokens.to_vec(), true);
         let Some(tokens) = expanded else { return false };
         match condition::holds(&tokens, end, self.environment.symbols) {

@@ -333,8 +333,8 @@ impl<'t> Scanner<'t> {
         self.token(TokenKind::Punctuation(mark), Symbol::EMPTY, start)
     }
 
-    /// Returns a token for a character that starts no token. It is an error only if it reaches the
-    /// parser, because macros and pragmas may contain it.
+    /// Returns a token for a character that starts no token. The token is an error only if it
+    /// reaches the parser, because macros and pragmas may contain such characters.
     fn unknown(&mut self, symbols: &mut Symbols, start: usize) -> Token {
         let mut rest = self.text[start..].chars();
         let first = rest.next().unwrap_or(' ');

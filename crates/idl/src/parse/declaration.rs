@@ -84,7 +84,7 @@ impl Parser<'_> {
                 } else {
                     self.scoped_name("a name")?;
                 }
-                Kind::Import(start.to(self.before()))
+                Kind::Import(start.to_end_of(self.before()))
             }
             (Some(K::Module), EnclosingBody::Module) => {
                 return self
@@ -140,7 +140,7 @@ impl Parser<'_> {
         let third = self.ahead(2);
         match word {
             K::Bitset | K::Bitmask | K::Home | K::Component | K::Eventtype | K::Porttype | K::Connector => {
-                // A type name followed by a name and `;` is no declaration in a module or an
+                // A type name followed by a name and `;` is not a declaration in a module or an
                 // interface, so `home foo;` begins with the keyword.
                 by_name
                     && third.is_some_and(|third| {
@@ -214,7 +214,7 @@ impl Parser<'_> {
         if let Some(end) = self.take(P::CloseBrace) {
             return Ok(end);
         }
-        // The preprocessor has already reported an unknown token.
+        // The preprocessor has already reported an unknown token, so the parser adds no message.
         if self.token().kind == TokenKind::Unknown {
             return Err(ReportedError);
         }
@@ -375,7 +375,7 @@ impl Parser<'_> {
         let before = self.before();
         self.skip_to_comma()?;
         let end = if self.before() == before { start } else { self.before() };
-        let diagnostic = Diagnostic::error(start.to(end), "an enumerator has no value of its own");
+        let diagnostic = Diagnostic::error(start.to_end_of(end), "an enumerator has no value of its own");
         self.report(diagnostic.help("leave it out, and declare numbers with `const` where they matter"));
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Parser<'_> {
             }
             self.bump();
             let right = self.binary(strength + 1)?;
-            let span = left.span.to(right.span);
+            let span = left.span.to_end_of(right.span);
             left = Expression { kind: ExpressionKind::Binary(operator, Box::new((left, right))), span };
         }
         Ok(left)
@@ -66,7 +66,7 @@ impl Parser<'_> {
         };
         self.bump();
         let operand = self.nested(Self::unary)?;
-        let span = token.span.to(operand.span);
+        let span = token.span.to_end_of(operand.span);
         Ok(Expression { kind: ExpressionKind::Unary(operator, Box::new(operand)), span })
     }
 
@@ -80,7 +80,7 @@ impl Parser<'_> {
                 self.angles = outer;
                 let inner = inner?;
                 self.expect(P::CloseParenthesis, ")")?;
-                return Ok(Expression { span: token.span.to(self.before()), ..inner });
+                return Ok(Expression { span: token.span.to_end_of(self.before()), ..inner });
             }
             TokenKind::Number => {
                 self.bump();
@@ -95,7 +95,7 @@ impl Parser<'_> {
             TokenKind::Character => self.character_literal(),
             TokenKind::String => {
                 let (value, wide) = self.string_literal()?;
-                let span = token.span.to(self.before());
+                let span = token.span.to_end_of(self.before());
                 return Ok(Expression { kind: ExpressionKind::String(value, wide), span });
             }
             TokenKind::Identifier | TokenKind::Punctuation(P::ColonColon) => match self.keyword() {
@@ -107,7 +107,7 @@ impl Parser<'_> {
             },
             _ => return self.expected("a value"),
         };
-        Ok(Expression { kind, span: token.span.to(self.before()) })
+        Ok(Expression { kind, span: token.span.to_end_of(self.before()) })
     }
 
     fn character_literal(&mut self) -> ExpressionKind {

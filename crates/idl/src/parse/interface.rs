@@ -101,7 +101,7 @@ impl Parser<'_> {
                 let declarators = self.declarators("the name of the member")?;
                 if flavor == ValueFlavor::Abstract {
                     let message = "an abstract value type has no state";
-                    self.report(Diagnostic::error(span.to(self.before()), message).label("state"));
+                    self.report(Diagnostic::error(span.to_end_of(self.before()), message).label("state"));
                 }
                 Ok(Kind::State(StateMember { is_public: public, ty, declarators }))
             }
@@ -111,7 +111,7 @@ impl Parser<'_> {
                 let parameters = self.parameters()?;
                 let raises = self.raises(K::Raises)?;
                 if flavor == ValueFlavor::Abstract {
-                    self.report(Diagnostic::error(span.to(name.span), "an abstract value type has no factory"));
+                    self.report(Diagnostic::error(span.to_end_of(name.span), "an abstract value type has no factory"));
                 }
                 Ok(Kind::Factory(name, parameters, raises))
             }
@@ -159,7 +159,7 @@ impl Parser<'_> {
         let name = self.name("the name of the operation")?;
         if in_value && (self.is(P::Semicolon) || self.is(P::Comma) || self.is(P::OpenBracket)) {
             let message = "a member of a value type is `public` or `private`";
-            let diagnostic = Diagnostic::error(start.to(name.span), message).label("neither");
+            let diagnostic = Diagnostic::error(start.to_end_of(name.span), message).label("neither");
             return self.fail(diagnostic.help("write `public` or `private` in front of it"));
         }
         let parameters = self.parameters()?;
@@ -292,7 +292,7 @@ impl Parser<'_> {
         }
         if names.len() > 1 && !(get_raises.is_empty() && set_raises.is_empty()) {
             let message = "attributes that raise exceptions are declared one by one";
-            self.report(Diagnostic::error(start.to(self.before()), message));
+            self.report(Diagnostic::error(start.to_end_of(self.before()), message));
         }
         Ok(Kind::Attribute(Attribute { is_readonly: readonly, ty, names, get_raises, set_raises }))
     }

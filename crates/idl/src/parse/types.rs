@@ -23,7 +23,7 @@ impl Parser<'_> {
             let annotations = parser.annotations()?;
             let start = parser.token().span;
             let kind = parser.type_kind(position)?;
-            let ty = Type { annotations, kind, span: start.to(parser.before()) };
+            let ty = Type { annotations, kind, span: start.to_end_of(parser.before()) };
             parser.check_position(&ty, position)?;
             Ok(ty)
         })
@@ -145,7 +145,7 @@ impl Parser<'_> {
             "vector" if opens => "sequence",
             _ => return None,
         };
-        let diagnostic = Diagnostic::error(token.span.to(named.span), format!("`std::{text}` is a type of C++"));
+        let diagnostic = Diagnostic::error(token.span.to_end_of(named.span), format!("`std::{text}` is a type of C++"));
         self.report(diagnostic.help(format!("write `{wanted}`")));
         self.bump();
         self.bump();
@@ -272,7 +272,7 @@ impl Parser<'_> {
     pub(super) fn plain_declarator(&mut self, what: &str, thing: &str) -> ParseResult<crate::ast::Name> {
         let declarator = self.declarator(what)?;
         if let (Some(first), Some(last)) = (declarator.dimensions.first(), declarator.dimensions.last()) {
-            let span: Span = first.span.to(last.span);
+            let span: Span = first.span.to_end_of(last.span);
             self.report(
                 Diagnostic::error(span, format!("{thing} cannot be declared as an array"))
                     .help("give the array type a name with `typedef`, and use the name"),

@@ -531,13 +531,15 @@ impl DeclarationResolver<'_> {
                 DefinitionKind::Union(union) => union.is_defined,
                 _ => true,
             };
-            // The ORB implements the objects and values that its IDL files only declare forward.
+            // The ORB implements the objects and values that its IDL files only declare forward, so
+            // they need no definition.
             let has_methods = matches!(definition.kind, DefinitionKind::Interface(_) | DefinitionKind::Value(_));
             if defined || (has_methods && self.is_of_the_orb(id)) {
                 continue;
             }
             let message = format!("{} is announced and never defined", self.described(id));
-            // Another file may reopen the module and define the interface, so this is a warning.
+            // Another file may reopen the module and define the interface, so the missing
+            // definition is only a warning.
             let continued = matches!(definition.kind, DefinitionKind::Interface(_)) && definition.parent.is_some();
             let diagnostic = if continued {
                 let diagnostic = Diagnostic::warning(span, message);

@@ -100,7 +100,7 @@ impl DeclarationResolver<'_> {
             }
             rest = &rest[1..];
         }
-        let span = parts.first()?.span.to(parts.last()?.span);
+        let span = parts.first()?.span.to_end_of(parts.last()?.span);
         Some((ScopedName { is_absolute: absolute, parts, span }, rest))
     }
 

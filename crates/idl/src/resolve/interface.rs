@@ -240,7 +240,7 @@ impl DeclarationResolver<'_> {
                 }
             });
         }
-        let span = names.first().zip(names.last()).map_or(name.span, |(first, last)| first.span.to(last.span));
+        let span = names.first().zip(names.last()).map_or(name.span, |(first, last)| first.span.to_end_of(last.span));
         for (one, two) in clashes {
             let (first, second) = (self.full_name(one), self.full_name(two));
             let message = format!("`{first}` and `{second}` are inherited, and have one name");

@@ -116,7 +116,8 @@ impl DeclarationResolver<'_> {
             let message = format!("`@{}` has no effect here", known.name);
             self.report(Diagnostic::warning(annotation.name.span, message));
         }
-        // The code that evaluates the annotation checks its arguments.
+        // The code that evaluates the annotation checks its arguments, so they are not checked
+        // here.
         if matches!(known.effect, Effect::At(_)) && effective && known.name != "oneway" {
             return;
         }

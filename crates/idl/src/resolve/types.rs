@@ -131,8 +131,8 @@ impl DeclarationResolver<'_> {
         self.model.get_mut(id).elements = if elements > most { 1 } else { elements.max(1) };
     }
 
-    /// Reports a member's type that is not defined yet or contains itself, and returns false for
-    /// it.
+    /// Returns true if a member's type is defined and does not contain itself. Otherwise reports
+    /// the error and returns false.
     pub(super) fn check_complete(&mut self, ty: &Type, span: Span, within: Option<DefinitionId>) -> bool {
         let mut element = ty;
         loop {

@@ -38,8 +38,8 @@ impl DeclarationResolver<'_> {
 
     fn meant_elsewhere(&self, name: &ScopedName, scope: ScopeId) -> Option<String> {
         let (first, rest) = name.parts.split_first()?;
-        // Outside their scope, members of an interface and enumerators can only be named with their
-        // scope.
+        // Outside its scope, a member of an interface or an enumerator can be named only with the
+        // scope, so it is not a candidate.
         let is_candidate = |id: &DefinitionId| {
             let definition = self.model.get(*id);
             definition.name == first.symbol

@@ -399,7 +399,7 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
-        // Each use of the alias adds the `Option`.
+        // Each use of the alias adds the `Option`, so the alias itself has none.
         let of = match self.model().unaliased_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),
@@ -522,8 +522,8 @@ pub(super) fn write_value(before: &str, fields: &[String], reads: &[DecodingCode
     out.close(&format!("}}{after}"));
 }
 
-/// Returns the alternatives, joined, if they fit into a line. Otherwise writes all but the last
-/// one, each as a line, and returns the last.
+/// Returns the alternatives, joined, if they fit into a line. Otherwise writes each alternative
+/// except the last as a line, and returns the last.
 fn patterns(patterns: &[String], out: &mut CodeWriter) -> String {
     let joined = patterns.join(" | ");
     if joined.len() <= 60 {

@@ -205,7 +205,7 @@ fn basic_described(basic: BasicType) -> &'static str {
         BasicType::ULong => "ULONG",
         BasicType::LongLong => "LONG_LONG",
         BasicType::ULongLong => "ULONG_LONG",
-        // CORBA has no TypeCodes for 8-bit integers.
+        // CORBA has no TypeCodes for 8-bit integers, so they have the TypeCode of octets.
         BasicType::Int8 | BasicType::UInt8 | BasicType::Octet => "OCTET",
         BasicType::Float => "FLOAT",
         BasicType::Double => "DOUBLE",

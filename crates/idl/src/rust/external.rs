@@ -68,8 +68,8 @@ impl Generator<'_> {
         refused
     }
 
-    /// Returns an error about the options. It has no location, so it is shown at the beginning of
-    /// the source.
+    /// Returns an error about the options. The error has no location, so messages show it at the
+    /// beginning of the source.
     fn misuse(message: String) -> Diagnostic {
         let help =
             "name a module of IDL as `A::B`, or a file as it is included, and a path of Rust as `a_crate::module`";

@@ -23,7 +23,8 @@ const REFERENCE_METHODS: [&str; 10] = [
     "with_timeout",
 ];
 
-/// One operation on the wire; an attribute has one or two.
+/// One operation on the wire; an attribute has one for reading and, if it is writable, one for
+/// writing.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) of: DefinitionId,
@@ -639,8 +640,8 @@ impl Generator<'_> {
         let names: Vec<String> = match outputs.len() {
             0 => Vec::new(),
             1 => vec!["result".to_owned()],
-            // The result comes first and keeps its name; an `out` parameter with that name gets
-            // another one.
+            // The result comes first and keeps its name; an `out` parameter with the same name gets
+            // another name.
             _ => outputs
                 .iter()
                 .enumerate()

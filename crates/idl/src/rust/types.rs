@@ -332,9 +332,9 @@ impl Generator<'_> {
         }
     }
 
-    /// Finds the facts of all types. One pass finds the facts that do not depend on the elements of
-    /// sequences, because a type follows the types that it contains directly. Further passes find
-    /// the other facts.
+    /// Finds the [`TypeFacts`] of all types. One pass finds the facts that do not depend on the
+    /// elements of sequences, because a type follows the types that it contains directly. Further
+    /// passes find the other facts.
     pub(super) fn find_facts(&mut self) {
         let model = self.model();
         for id in model.definition_ids() {

@@ -1,5 +1,5 @@
-//! The listener of the transport. It accepts a connection when the client has sent its rings, and
-//! never waits for a client.
+//! The listener of the transport, which accepts a connection when the client has sent its rings.
+//! The listener never waits for a client.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -14,7 +14,7 @@ use corelane_sys::socket::{self, DescriptorFilterListener, DescriptorFilterSocke
 use corelane_sys::{deferred_close, process};
 
 use super::lending::{Channels, parse_channel_header};
-use super::{HEADER_BYTES, NewSide, SharedMemory, parse_header, user_id};
+use super::{HEADER_BYTES, NewSide, SharedMemoryTransport, parse_header, user_id};
 use crate::socket::credentials;
 use crate::socket_file::SocketFile;
 use crate::{ConnectionProperties, Endpoint, Listener, Peer, Stream};
@@ -31,12 +31,13 @@ const DEFAULT_MAX_RING_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct RingListener {
-    /// Dropped before the socket: while the socket exists, no other file can have the inode of this
-    /// file.
+    /// The drop of this field removes the listener's file, which it recognises by the inode. The
+    /// field is dropped before the socket: while the socket exists, no other file can get this
+    /// inode.
     _file: SocketFile,
     fd: DescriptorFilterListener,
     local: Endpoint,
-    transport: SharedMemory,
+    transport: SharedMemoryTransport,
     channels: Arc<Channels>,
     epoll: Epoll,
     state: Mutex<State>,
@@ -55,12 +56,12 @@ struct Handshake {
     started_at: Monotonic,
 }
 
-/// What has become of a client that has connected.
+/// The state of a client that has connected.
 enum HandshakeStep {
     Connection(Box<dyn Stream>),
-    /// Its header has not arrived.
+    /// The client's header has not arrived.
     Unfinished(Handshake),
-    /// It has opened the channel of an earlier connection.
+    /// The client has opened the channel for lent memory of an earlier connection.
     Channel,
 }
 
@@ -69,7 +70,7 @@ impl RingListener {
         file: SocketFile,
         fd: DescriptorFilterListener,
         local: Endpoint,
-        transport: SharedMemory,
+        transport: SharedMemoryTransport,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(fd.as_fd(), LISTENER_TOKEN, Interest::READABLE)?;
@@ -116,7 +117,8 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Closing the descriptor does not block while the memory is mapped.
+            // Closing the descriptor does not block while the memory is mapped, so this thread
+            // closes it.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

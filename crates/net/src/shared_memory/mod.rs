@@ -17,7 +17,8 @@
 //! that waits for the descriptor. When one side ends, for any reason, its socket is closed, which
 //! the peer notices.
 //!
-//! Large payloads can be lent instead of copied; `lending` has the further socket for them.
+//! Large payloads can be lent instead of copied; the module `lending` describes the further socket
+//! for them.
 
 mod large;
 mod lending;
@@ -59,20 +60,20 @@ const DEFAULT_MAX_SPIN: Duration = Duration::from_micros(20);
 ///
 /// The buffer sizes in a client's [`ConnectionProperties`] are the sizes of the rings, 64 KiB each
 /// by default, rounded up to powers of two from 4 KiB to 64 MiB. A listener accepts rings of at
-/// most 1 MiB, or of the buffer sizes in the listener's properties if those are larger.
+/// most 1 MiB, or of the buffer sizes in the listener's properties if these sizes are larger.
 ///
 /// # Examples
 /// ```
-/// use corelane_net::{Endpoint, SharedMemory, Transport};
+/// use corelane_net::{Endpoint, SharedMemoryTransport, Transport};
 /// let path = std::env::temp_dir().join(format!("corelane-doc-{}", std::process::id()));
-/// let listener = SharedMemory::default().listen(&Endpoint::shared_memory(path))?;
-/// let client = SharedMemory::default();
+/// let listener = SharedMemoryTransport::default().listen(&Endpoint::shared_memory(path))?;
+/// let client = SharedMemoryTransport::default();
 /// let client = client.max_spin(std::time::Duration::ZERO).connect(listener.local_endpoint(), None)?;
 /// let server = listener.accept()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct SharedMemory {
+pub struct SharedMemoryTransport {
     allowed_users: AllowedUsers,
     spin: SpinPolicy,
     max_lent_memory: usize,
@@ -90,10 +91,10 @@ pub enum AllowedUsers {
     AnyUser,
 }
 
-impl Default for SharedMemory {
+impl Default for SharedMemoryTransport {
     fn default() -> Self {
         let spin = SpinPolicy::Adaptive { max_spin: DEFAULT_MAX_SPIN };
-        SharedMemory {
+        SharedMemoryTransport {
             allowed_users: AllowedUsers::SameUser,
             spin,
             max_lent_memory: DEFAULT_MAX_LENT_BYTES,
@@ -102,11 +103,11 @@ impl Default for SharedMemory {
     }
 }
 
-impl SharedMemory {
+impl SharedMemoryTransport {
     /// Sets the users whose processes are accepted as peers.
     #[must_use]
     pub fn allowed_users(self, users: AllowedUsers) -> Self {
-        SharedMemory { allowed_users: users, ..self }
+        SharedMemoryTransport { allowed_users: users, ..self }
     }
 
     /// Sets the policy [`SpinPolicy::Adaptive`] with this maximum time for which a waiting thread
@@ -120,18 +121,18 @@ impl SharedMemory {
     /// polls only if its peer was last seen on another core.
     #[must_use]
     pub fn spin_policy(self, policy: SpinPolicy) -> Self {
-        SharedMemory { spin: policy, ..self }
+        SharedMemoryTransport { spin: policy, ..self }
     }
 
     /// Sets the maximum memory in bytes that the sides of a connection lend to each other, in each
     /// direction: 128 MiB by default, rounded down to a multiple of 64 KiB, 0 for none. The smaller
     /// value of the two sides applies. A connection keeps at most 16 files of each side.
     ///
-    /// Memory is lent only to processes of the same user and of root. Larger and other payloads are
-    /// copied through the rings.
+    /// Memory is lent only to processes of the same user and of root. All other payloads are copied
+    /// through the rings.
     #[must_use]
     pub fn max_lent_memory(self, bytes: usize) -> Self {
-        SharedMemory { max_lent_memory: bytes, ..self }
+        SharedMemoryTransport { max_lent_memory: bytes, ..self }
     }
 
     fn check_users(&self, client: Option<u32>, server: Option<u32>) -> io::Result<()> {
@@ -155,7 +156,8 @@ impl SharedMemory {
         side: NewSide<'_>,
     ) -> Box<dyn Stream> {
         let ends = PeerState::new(rings);
-        // Without the feature, the ORB does not know lent messages.
+        // Without the feature, the ORB does not understand lent messages, so the sides lend
+        // nothing.
         let max_lent_memory = if cfg!(feature = "lent-memory") { self.max_lent_memory } else { 0 };
         let lending = match side {
             NewSide::Client(path) => Lending::of_client(&ends, &peer, path, max_lent_memory),
@@ -171,7 +173,7 @@ enum NewSide<'c> {
     Server(&'c Arc<Channels>),
 }
 
-impl Transport for SharedMemory {
+impl Transport for SharedMemoryTransport {
     fn name(&self) -> &'static str {
         "shm"
     }
@@ -275,7 +277,7 @@ mod tests {
 
     #[test]
     fn same_user_and_root_are_accepted_unless_all_users_are() {
-        let same = SharedMemory::default();
+        let same = SharedMemoryTransport::default();
         assert!(same.check_users(Some(7), Some(7)).is_ok() && same.check_users(Some(0), Some(7)).is_ok());
         assert_eq!(same.check_users(Some(7), Some(0)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(same.check_users(Some(7), Some(8)).is_err() && same.check_users(None, None).is_err());

@@ -4,8 +4,8 @@
 //! threads need not wake up periodically. The thread ends with the last connection, or earlier when
 //! the last ORB that used the transport [detaches](crate::Transport::detach_orb).
 //!
-//! It runs at the highest fixed priority of the threads that have slept on its connections, if
-//! there is one, so that they learn in time that a peer is dead.
+//! The thread runs at the highest fixed priority of the threads that have slept on its connections,
+//! if any had one. So these threads learn in time that a peer is dead.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,14 +35,14 @@ impl PeerState {
     }
 
     /// Returns true if the calling thread must check by itself whether the peer has ended. A thread
-    /// calls this before it sleeps, after it has set its wake method.
+    /// calls this function before it sleeps, after it has set its wake method.
     pub(super) fn must_check_peer(&self) -> bool {
         // Sequentially consistent: either this load sees the flag of `request_check`, or the
         // monitor sees the thread's request to be woken.
         self.must_check.load(Ordering::SeqCst)
     }
 
-    /// Counts the calling thread as asleep. The thread calls this before it checks
+    /// Counts the calling thread as asleep. The thread calls this function before it checks
     /// [`must_check_peer`](Self::must_check_peer).
     #[inline]
     pub(super) fn begin_sleep(&self) {
@@ -64,8 +64,9 @@ impl PeerState {
         self.rings.writer().unpark();
     }
 
-    /// Returns true if a thread counts as asleep. A wake-up can be in vain, because a hostile peer can
-    /// restore the word on which the thread sleeps.
+    /// Returns true if a thread counts as asleep. A wake-up can be in vain, because a hostile peer
+    /// can restore the word on which the thread sleeps. So the monitor repeats the wake-up while
+    /// the result is true.
     fn is_any_asleep(&self) -> bool {
         self.asleep.load(Ordering::SeqCst) > 0
     }
@@ -89,7 +90,7 @@ impl Default for PeerMonitor {
 
 impl PeerMonitor {
     /// Returns the running thread, or starts one. `None` if no thread can be started. A forked
-    /// child does not have its parent's thread.
+    /// child does not have its parent's thread, so it starts another one.
     fn start(&self) -> Option<Arc<MonitorThread>> {
         let mut current = self.0.lock();
         let is_there = |watch: &Arc<MonitorThread>| {
@@ -106,7 +107,7 @@ impl PeerMonitor {
     pub(super) fn attach_orb(&self) {
         let mut used = self.0.lock();
         if used.forks != process::fork_generation() {
-            // The ORBs counted so far belong to the parent process.
+            // The ORBs counted so far belong to the parent process, so a forked child begins at 0.
             (used.orbs, used.forks) = (0, process::fork_generation());
         }
         used.orbs += 1;
@@ -147,7 +148,8 @@ impl MonitoredPeer {
             token
         };
         let watched = MonitoredPeer { watch, token };
-        // If the peer has already hung up, the kernel reports this at once.
+        // If the peer has already hung up, the kernel reports the hang-up at once, so no hang-up is
+        // missed.
         let added = watched.watch.shared.epoll.add(fd, token, Interest::HANG_UP | Interest::EDGE);
         if watched.watch.shared.stop.load(Ordering::Acquire) {
             // The connection was added while the monitor was stopping, so the monitor may have
@@ -168,7 +170,7 @@ impl MonitoredPeer {
 
     pub(super) fn unregister(self, fd: BorrowedFd<'_>) {
         self.watch.shared.peers.lock().all.remove(&self.token);
-        // The connection may not be in the epoll instance any more.
+        // The call fails only if the descriptor is no longer watched, which is harmless.
         let _ = self.watch.shared.epoll.remove(fd);
     }
 }
@@ -198,7 +200,7 @@ struct MonitoredPeers {
 }
 
 const WAKE_TOKEN: u64 = 0;
-/// Time between two wake-ups of a thread that may sleep in spite of the first one.
+/// Interval at which the monitor repeats the wake-up of a thread that still counts as asleep.
 const REWAKE_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_FINAL_WAKE_UPS: usize = 100;
 
@@ -272,8 +274,8 @@ impl PeerMonitorShared {
             self.apply_priority(Some(own));
         }
         self.monitor();
-        // No hang-up is reported from here on, so every sleeping thread is woken to check for the
-        // peer by itself.
+        // No hang-up is reported from here on, so every sleeping thread is woken, and then checks
+        // by itself whether its peer has ended.
         let mut all: Vec<Arc<PeerState>> = self.peers.lock().all.values().filter_map(Weak::upgrade).collect();
         all.iter().for_each(|ends| ends.request_check());
         for _ in 0..MAX_FINAL_WAKE_UPS {
@@ -323,7 +325,7 @@ fn wake_again(hung_up: &mut Vec<Arc<PeerState>>) {
 #[cfg(test)]
 mod tests {
     use corelane_sys::clock::Monotonic;
-    use corelane_sys::ring::{RingSizes, WakeMethod};
+    use corelane_sys::ring::{ParkResult, RingSizes, WakeMethod};
     use corelane_sys::socket;
 
     use super::*;
@@ -404,9 +406,9 @@ mod tests {
                     ends.rings.reader().set_wake_method(WakeMethod::Futex);
                 }
             });
-            let in_time = !ends.rings.reader().park(Some(Duration::from_secs(60)));
+            let result = ends.rings.reader().park(Some(Duration::from_secs(60)));
             woken.store(true, Ordering::SeqCst);
-            assert!(in_time);
+            assert_eq!(result, ParkResult::Woken);
         });
         ends.end_sleep();
         watched.unregister(fd.as_fd());

@@ -2,11 +2,12 @@
 //!
 //! While such a thread polls, the ring's wake word requests no wake-up, so the peer writes without
 //! a system call. When the thread stops, it requests the bell and then checks the ring once more
-//! (rule `requested` of the ring). Other threads may read the connection meanwhile with `Wait::Now`
-//! and request the bell as well; the next [`PolledInput::poll`] withdraws their request.
+//! (rule `requested` of the ring). Until then other threads may read the connection with
+//! `WaitLimit::Now` and request the bell as well; the next [`PolledInput::poll`] withdraws their
+//! request.
 //!
-//! A send withdraws no request for the bell, because the thread that sends a reply may stay in an
-//! upcall.
+//! A send withdraws no request for the bell: the thread that sends a reply may stay in an upcall,
+//! and then only the bell reports the next message.
 
 use std::sync::atomic::Ordering;
 

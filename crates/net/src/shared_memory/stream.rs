@@ -2,11 +2,11 @@
 //!
 //! A thread that waits in `recv` may poll first. A thread that waits in `recv` or `send` sleeps on
 //! the ring's wake word until the peer or the peer monitor ([`MonitoredPeer`]) wakes it. Without a
-//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the bell and waits for
-//! the socket, which reports the bell and the peer's end. So an idle connection wakes no thread,
-//! and a killed peer is noticed.
+//! monitor it sleeps for at most [`FALLBACK_SLEEP`]; a reader then requests the *bell*, a byte on
+//! the socket, and waits for the socket, which reports the bell and the peer's end. So an idle
+//! connection wakes no thread, and a killed peer is noticed.
 //!
-//! A thread that does not wait ([`Wait::Now`]) requests the bell when a read does not fill its
+//! A thread that does not wait ([`WaitLimit::Now`]) requests the bell when a read does not fill its
 //! buffer, or when a write finds no room.
 
 use std::io::{self, IoSlice};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use corelane_sys::clock::{self, Monotonic};
 use corelane_sys::lock::{LockScope, PiMutex};
-use corelane_sys::ring::{RingReader, RingWriter, WakeMethod};
+use corelane_sys::ring::{ParkResult, RingReader, RingWriter, WakeMethod};
 use corelane_sys::socket::{self, DescriptorFilterSocket};
 use corelane_sys::{poll, process, thread};
 
@@ -26,7 +26,7 @@ use super::lending::Lending;
 use super::peer_monitor::{MonitoredPeer, PeerMonitor, PeerState};
 use crate::spin::AdaptiveSpin;
 use crate::stream::{MemoryLending, PolledInput};
-use crate::{Peer, ShutdownMode, SpinPolicy, SpinWait, Stream, Wait};
+use crate::{Peer, ShutdownDirection, SpinPolicy, SpinWait, Stream, WaitLimit};
 
 /// Maximum time that a thread sleeps before it checks whether the peer has ended, if the monitor
 /// cannot wake it.
@@ -45,12 +45,12 @@ pub(super) struct RingStream {
     send_timeout: AtomicU64,
     /// True once this side has announced that it writes no more.
     write_ended: AtomicBool,
-    /// True after [`ShutdownMode::Both`] or an error of the peer.
+    /// True after [`ShutdownDirection::Both`] or an error of the peer.
     shut_down: AtomicBool,
     /// Number of requests for the bell since its bytes were last read, approximately.
     bell_requests: AtomicU32,
-    /// Set while a writer with [`Wait::Now`] that found no room waits for the edge that reports
-    /// room.
+    /// Set while a writer with [`WaitLimit::Now`] that found no room waits for the edge that
+    /// reports room.
     wants_room: AtomicBool,
     /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after
     /// a write. `limit_bell_bytes` withdraws a forgotten request without the lock.
@@ -58,7 +58,8 @@ pub(super) struct RingStream {
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
     spin: AdaptiveSpin,
-    /// State of polling within a large message: for its next part, or for room for the next part.
+    /// State of polling in the middle of a large message: the reader polls for the next part, the
+    /// writer for room.
     pub(super) large_spin: AdaptiveSpin,
     /// `None` if this side does not lend.
     pub(super) lending: Option<Arc<Lending>>,
@@ -148,7 +149,7 @@ impl RingStream {
 
     #[cold]
     fn abort(&self) {
-        self.shutdown(ShutdownMode::Both);
+        self.shutdown(ShutdownDirection::Both);
     }
 
     #[inline]
@@ -162,7 +163,7 @@ impl RingStream {
         reader.set_wake_method(WakeMethod::SocketByte);
     }
 
-    /// Uncounts a request for which the peer will not ring.
+    /// Subtracts a request for which the peer will not ring the bell.
     pub(super) fn uncount_bell_request(&self) {
         // A concurrent request may overwrite this decrement, which leaves the count too high. The
         // decrement itself overwrites no request.
@@ -174,14 +175,14 @@ impl RingStream {
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
             // A writer that waits for an edge gets it long before so many requests for the bell, so
-            // this request for room was forgotten.
+            // the writer has forgotten this request for room.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();
     }
 
     /// Reads up to 2048 of the bell's bytes. Returns false without reading while a writer waits for
-    /// an edge, which these bytes may bring.
+    /// the edge that reports room, because the bell's bytes may bring this edge.
     fn drain_bell(&self) -> bool {
         let _bell = self.bell.lock();
         if self.wants_room.load(Ordering::Relaxed) {
@@ -234,12 +235,12 @@ impl RingStream {
         }
     }
 
-    /// Reads bytes that have arrived. Returns their number, 0 at the end of the stream, or the
-    /// error `otherwise`.
+    /// Reads bytes that have arrived, and returns their number. If none have arrived, returns 0 at
+    /// the end of the stream, and the error `otherwise` before the end.
     #[cold]
     fn read_at_end_or(&self, buffer: &mut [u8], otherwise: io::ErrorKind) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
-        let ended = reader.is_writing_ended() || poll::check_hang_up(self.fd.as_fd())?.read_closed;
+        let ended = reader.is_writing_ended() || poll::check_hang_up(self.fd.as_fd())?.is_read_closed;
         // Reads bytes that the peer wrote before it announced the end.
         match self.read_ring(reader, buffer)? {
             0 if ended || self.is_shut_down() => Ok(0),
@@ -248,7 +249,7 @@ impl RingStream {
         }
     }
 
-    fn wait_to_read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn wait_to_read(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         let reader = self.peer_state.rings.reader();
         reader.set_wake_method(WakeMethod::None);
         if self.may_spin(reader) && self.spin.spin_until(|| !matches!(reader.is_empty(), Ok(true))) {
@@ -298,7 +299,7 @@ impl RingStream {
             let to_look = slept || self.peer_state.must_check_peer();
             if reader.is_writing_ended()
                 || self.is_shut_down()
-                || (to_look && poll::check_hang_up(self.fd.as_fd())?.read_closed)
+                || (to_look && poll::check_hang_up(self.fd.as_fd())?.is_read_closed)
             {
                 return self.read_ring(reader, buffer);
             }
@@ -308,12 +309,12 @@ impl RingStream {
             if by_bell {
                 poll::wait_readable(self.fd.as_fd(), until)?;
             } else {
-                slept |= self.park(until, |time| reader.park(time));
+                slept |= self.park(until, |time| reader.park(time) == ParkResult::TimedOut);
             }
         }
     }
 
-    fn wait_to_write(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn wait_to_write(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         let writer = self.peer_state.rings.writer();
         let until = deadline(wait, &self.send_timeout);
         let outcome = self.sleep_to_write(writer, slices, until);
@@ -334,13 +335,13 @@ impl RingStream {
             if count > 0 {
                 return Ok(count);
             }
-            if (slept || self.peer_state.must_check_peer()) && poll::check_hang_up(self.fd.as_fd())?.both_closed {
+            if (slept || self.peer_state.must_check_peer()) && poll::check_hang_up(self.fd.as_fd())?.is_both_closed {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             if until.is_some_and(Monotonic::is_past) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            slept |= self.park(until, |time| writer.park(time));
+            slept |= self.park(until, |time| writer.park(time) == ParkResult::TimedOut);
         }
     }
 
@@ -356,7 +357,7 @@ impl RingStream {
             writer.set_wake_method(WakeMethod::SocketByte);
         }
         match self.write_ring(writer, slices)? {
-            0 if poll::check_hang_up(self.fd.as_fd())?.both_closed => Err(io::ErrorKind::BrokenPipe.into()),
+            0 if poll::check_hang_up(self.fd.as_fd())?.is_both_closed => Err(io::ErrorKind::BrokenPipe.into()),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
         }
@@ -373,13 +374,13 @@ fn fallback_sleep(until: Option<Monotonic>) -> Option<Duration> {
 }
 
 #[inline]
-fn deadline(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
+fn deadline(wait: WaitLimit, coarse: &AtomicU64) -> Option<Monotonic> {
     match wait {
-        Wait::Until(deadline) => {
+        WaitLimit::Until(deadline) => {
             poll::minimize_timer_slack();
             Some(deadline)
         }
-        Wait::Block | Wait::Now => match coarse.load(Ordering::Relaxed) {
+        WaitLimit::Block | WaitLimit::Now => match coarse.load(Ordering::Relaxed) {
             0 => None,
             nanos => Some(clock::coarse_now() + clock::max_coarse_lag() + Duration::from_nanos(nanos)),
         },
@@ -388,7 +389,7 @@ fn deadline(wait: Wait, coarse: &AtomicU64) -> Option<Monotonic> {
 
 impl Stream for RingStream {
     #[inline]
-    fn recv(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], wait: WaitLimit) -> io::Result<usize> {
         if buffer.is_empty() || self.shut_down.load(Ordering::Relaxed) {
             return Ok(0);
         }
@@ -399,14 +400,14 @@ impl Stream for RingStream {
             count = self.read_large(reader, buffer, count)?;
         }
         match wait {
-            Wait::Now if count < buffer.len() => self.read_rest(buffer, count),
-            Wait::Block | Wait::Until(_) if count == 0 => self.wait_to_read(buffer, wait),
+            WaitLimit::Now if count < buffer.len() => self.read_rest(buffer, count),
+            WaitLimit::Block | WaitLimit::Until(_) if count == 0 => self.wait_to_read(buffer, wait),
             _ => Ok(count),
         }
     }
 
     #[inline]
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         let total = total_len(slices);
         let count = if total > large::PART_BYTES {
             self.write_large(slices, total)?
@@ -417,8 +418,8 @@ impl Stream for RingStream {
             return Ok(count);
         }
         match wait {
-            Wait::Now => self.write_or_request_room(slices),
-            Wait::Block | Wait::Until(_) => self.wait_to_write(slices, wait),
+            WaitLimit::Now => self.write_or_request_room(slices),
+            WaitLimit::Block | WaitLimit::Until(_) => self.wait_to_write(slices, wait),
         }
     }
 
@@ -432,14 +433,14 @@ impl Stream for RingStream {
 
     fn arm_readiness(&self) -> io::Result<Option<bool>> {
         if !self.drain_bell() {
-            // Another thread waits for the edge that reports room, which the bell's bytes may
-            // bring.
+            // Another thread waits for the edge that reports room. The bell's bytes may bring this
+            // edge, so they stay unread, and the caller must wait in `recv`.
             return Ok(Some(true));
         }
         let reader = self.peer_state.rings.reader();
         self.request_bell(reader);
         let is_there = !reader.is_empty()? || reader.is_writing_ended() || self.is_shut_down();
-        Ok(Some(is_there || poll::check_hang_up(self.fd.as_fd())?.read_closed))
+        Ok(Some(is_there || poll::check_hang_up(self.fd.as_fd())?.is_read_closed))
     }
 
     fn set_coarse_timeouts(&self, receive: Duration, send: Duration) -> io::Result<()> {
@@ -462,27 +463,23 @@ impl Stream for RingStream {
         Some(self)
     }
 
-    fn lending(&self) -> Option<&dyn MemoryLending> {
+    fn memory_lending(&self) -> Option<&dyn MemoryLending> {
         self.lending.as_deref().map(|lending| lending as &dyn MemoryLending)
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
+    fn shutdown(&self, direction: ShutdownDirection) {
         let (reader, writer) = (self.peer_state.rings.reader(), self.peer_state.rings.writer());
-        if half == ShutdownMode::Both {
+        if direction == ShutdownDirection::Both {
             self.shut_down.store(true, Ordering::Release);
         }
         self.write_ended.store(true, Ordering::Release);
         // The peer needs no bell, because poll and epoll report the shutdown of the socket.
         writer.announce_writing_end();
         writer.unpark();
-        let direction = match half {
-            ShutdownMode::Write => socket::Shutdown::Write,
-            ShutdownMode::Both => {
-                reader.announce_reading_end();
-                reader.unpark();
-                socket::Shutdown::Both
-            }
-        };
+        if direction == ShutdownDirection::Both {
+            reader.announce_reading_end();
+            reader.unpark();
+        }
         let _ = socket::shutdown(self.fd.as_fd(), direction);
     }
 
@@ -497,9 +494,9 @@ impl Stream for RingStream {
 
 impl Drop for RingStream {
     fn drop(&mut self) {
-        // In a forked child the connection belongs to the parent.
+        // In a forked child the connection belongs to the parent, so the child leaves it open.
         if process::fork_generation() == self.forks {
-            self.shutdown(ShutdownMode::Both);
+            self.shutdown(ShutdownDirection::Both);
             if let Some(watched) = self.monitored.take() {
                 watched.unregister(self.fd.as_fd());
             }
@@ -516,7 +513,7 @@ mod tests {
 
     fn ring_stream(fd: std::os::fd::OwnedFd, rings: RingPair) -> RingStream {
         RingStream::new(
-            DescriptorFilterSocket::for_unix_listener(fd),
+            DescriptorFilterSocket::for_unix_socket(fd),
             Peer::Unknown,
             PeerState::new(rings),
             SpinPolicy::Never,
@@ -536,7 +533,7 @@ mod tests {
     /// Sends one octet, and returns true if the sender rings the bell for it.
     fn rings(client: &RingStream) -> bool {
         let before = counters::snapshot();
-        client.send(&[7], Wait::Now).unwrap();
+        client.send(&[7], WaitLimit::Now).unwrap();
         (counters::snapshot() - before).syscalls == 1
     }
 
@@ -544,7 +541,7 @@ mod tests {
     fn peer_rings_only_while_no_thread_polls() {
         let (client, server) = connected();
         let rings = || rings(&client);
-        let read = || assert_eq!(server.recv(&mut [0; 2], Wait::Now).unwrap(), 1);
+        let read = || assert_eq!(server.recv(&mut [0; 2], WaitLimit::Now).unwrap(), 1);
         assert!(rings());
         read();
         assert!(rings(), "a read requests the bell");
@@ -554,7 +551,7 @@ mod tests {
         read();
         assert!(!server.poll() && !server.stop_polling() && rings());
         read();
-        server.send(&[7], Wait::Now).unwrap();
+        server.send(&[7], WaitLimit::Now).unwrap();
         assert!(rings(), "a send leaves the request in force");
         read();
         assert!(!server.poll() && !rings());
@@ -575,7 +572,7 @@ mod tests {
     fn a_request_for_the_bell_counts_only_if_the_peer_rings() {
         let (client, server) = connected();
         let requests = || server.bell_requests.load(Ordering::Relaxed);
-        let read = || assert_eq!(server.recv(&mut [0; 2], Wait::Now).unwrap(), 1);
+        let read = || assert_eq!(server.recv(&mut [0; 2], WaitLimit::Now).unwrap(), 1);
         assert!(rings(&client));
         read();
         let counted = requests();
@@ -605,12 +602,12 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut octet = [0];
-                let first = server.recv(&mut octet, Wait::Block).unwrap();
-                (first, octet[0], server.recv(&mut octet, Wait::Block).unwrap())
+                let first = server.recv(&mut octet, WaitLimit::Block).unwrap();
+                (first, octet[0], server.recv(&mut octet, WaitLimit::Block).unwrap())
             });
             // The reader requests the bell after [`FALLBACK_SLEEP`], so the test waits longer.
             std::thread::sleep(2 * FALLBACK_SLEEP);
-            client.send(&[7], Wait::Block).unwrap();
+            client.send(&[7], WaitLimit::Block).unwrap();
             std::thread::sleep(2 * FALLBACK_SLEEP);
             drop(client);
             assert_eq!(reader.join().unwrap(), (1, 7, 0));

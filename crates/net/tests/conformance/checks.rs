@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Listener, ShutdownMode, SpinPolicy, Stream, Transport, Wait};
+use corelane_net::{Endpoint, Listener, ShutdownDirection, SpinPolicy, Stream, Transport, WaitLimit};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::poll;
 
@@ -26,7 +26,7 @@ fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box
     (client, accept(&*listener))
 }
 
-fn send(stream: &dyn Stream, octets: &[u8], wait: Wait) -> io::Result<usize> {
+fn send(stream: &dyn Stream, octets: &[u8], wait: WaitLimit) -> io::Result<usize> {
     stream.send_vectored(&[IoSlice::new(octets)], wait)
 }
 
@@ -40,13 +40,13 @@ fn bytes_arrive_in_order_both_ways() {
         let (client, server) = pair(transport, endpoint);
         assert!(transport.supports(endpoint) && !transport.name().is_empty());
         let slices = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cd")];
-        assert_eq!(client.send_vectored(&slices, Wait::Block).unwrap(), 4);
+        assert_eq!(client.send_vectored(&slices, WaitLimit::Block).unwrap(), 4);
         let mut buffer = [0; 3];
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 3);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 3);
         assert_eq!(&buffer, b"abc");
-        assert_eq!(server.recv(&mut buffer, Wait::Now).unwrap(), 1);
-        assert_eq!(send(&*server, b"x", Wait::Now).unwrap(), 1);
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 1);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Now).unwrap(), 1);
+        assert_eq!(send(&*server, b"x", WaitLimit::Now).unwrap(), 1);
+        assert_eq!(client.recv(&mut buffer, WaitLimit::Block).unwrap(), 1);
         assert_eq!(buffer[0], b'x');
     });
 }
@@ -56,15 +56,15 @@ fn waits_end_at_data_deadline_or_timeout() {
     each("waits", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         let mut buffer = [0; 8];
-        assert_eq!(kind(server.recv(&mut buffer, Wait::Now)), io::ErrorKind::WouldBlock);
+        assert_eq!(kind(server.recv(&mut buffer, WaitLimit::Now)), io::ErrorKind::WouldBlock);
         let soon = Monotonic::now() + Duration::from_millis(2);
-        assert_eq!(kind(server.recv(&mut buffer, Wait::Until(soon))), io::ErrorKind::TimedOut);
+        assert_eq!(kind(server.recv(&mut buffer, WaitLimit::Until(soon))), io::ErrorKind::TimedOut);
         assert!(soon.is_past());
         // Available data takes precedence over a deadline that has passed.
-        assert_eq!(send(&*client, b"late", Wait::Until(soon)).unwrap(), 4);
-        server.recv(&mut buffer, Wait::Block).unwrap();
+        assert_eq!(send(&*client, b"late", WaitLimit::Until(soon)).unwrap(), 4);
+        server.recv(&mut buffer, WaitLimit::Block).unwrap();
         server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
-        assert_eq!(kind(server.recv(&mut buffer, Wait::Block)), io::ErrorKind::TimedOut);
+        assert_eq!(kind(server.recv(&mut buffer, WaitLimit::Block)), io::ErrorKind::TimedOut);
     });
 }
 
@@ -75,22 +75,22 @@ fn full_stream_refuses_data_until_the_peer_reads() {
         let octets: Vec<u8> = (0..100_000u32).map(|index| index.to_le_bytes()[0]).collect();
         let mut sent = 0;
         // After a refusal a network may move bytes to the peer, so that there is room again.
-        let mut refused = |wait: &dyn Fn() -> Wait| loop {
+        let mut refused = |wait: &dyn Fn() -> WaitLimit| loop {
             match send(&*client, &octets, wait()) {
                 Ok(count) => sent += count,
                 Err(error) => break error.kind(),
             }
         };
-        assert_eq!(refused(&|| Wait::Now), io::ErrorKind::WouldBlock);
-        let soon = || Wait::Until(Monotonic::now() + Duration::from_millis(2));
+        assert_eq!(refused(&|| WaitLimit::Now), io::ErrorKind::WouldBlock);
+        let soon = || WaitLimit::Until(Monotonic::now() + Duration::from_millis(2));
         assert_eq!(refused(&soon), io::ErrorKind::TimedOut);
         client.set_coarse_timeouts(Duration::ZERO, Duration::from_millis(1)).unwrap();
-        assert_eq!(refused(&|| Wait::Block), io::ErrorKind::TimedOut);
-        client.shutdown(ShutdownMode::Write);
+        assert_eq!(refused(&|| WaitLimit::Block), io::ErrorKind::TimedOut);
+        client.shutdown(ShutdownDirection::Write);
         let mut received = 0;
         let mut buffer = [0; 9_999];
         loop {
-            match server.recv(&mut buffer, Wait::Block).unwrap() {
+            match server.recv(&mut buffer, WaitLimit::Block).unwrap() {
                 0 => break,
                 count => received += count,
             }
@@ -104,16 +104,16 @@ fn halves_close_independently() {
     each("halves", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         let mut buffer = [0; 8];
-        send(&*client, b"last", Wait::Block).unwrap();
-        client.shutdown(ShutdownMode::Write);
-        client.shutdown(ShutdownMode::Write);
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
-        assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 0);
-        assert_eq!(send(&*server, b"answer", Wait::Now).unwrap(), 6);
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 6);
-        assert!(send(&*client, b"more", Wait::Now).is_err());
+        send(&*client, b"last", WaitLimit::Block).unwrap();
+        client.shutdown(ShutdownDirection::Write);
+        client.shutdown(ShutdownDirection::Write);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 4);
+        assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 0);
+        assert_eq!(send(&*server, b"answer", WaitLimit::Now).unwrap(), 6);
+        assert_eq!(client.recv(&mut buffer, WaitLimit::Block).unwrap(), 6);
+        assert!(send(&*client, b"more", WaitLimit::Now).is_err());
         drop(server);
-        assert_eq!(client.recv(&mut buffer, Wait::Block).unwrap(), 0);
+        assert_eq!(client.recv(&mut buffer, WaitLimit::Block).unwrap(), 0);
     });
 }
 
@@ -123,12 +123,12 @@ fn shutdown_of_both_halves_wakes_waiting_threads() {
     each("wakes", |transport, endpoint| {
         let (client, server) = pair(transport, endpoint);
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| server.recv(&mut [0; 8], Wait::Block));
-            server.shutdown(ShutdownMode::Both);
+            let reader = scope.spawn(|| server.recv(&mut [0; 8], WaitLimit::Block));
+            server.shutdown(ShutdownDirection::Both);
             assert!(!matches!(reader.join().unwrap(), Ok(1..)));
         });
-        assert!(send(&*server, b"x", Wait::Now).is_err());
-        assert_eq!(client.recv(&mut [0; 8], Wait::Block).unwrap(), 0);
+        assert!(send(&*server, b"x", WaitLimit::Now).is_err());
+        assert_eq!(client.recv(&mut [0; 8], WaitLimit::Block).unwrap(), 0);
     });
 }
 
@@ -140,7 +140,7 @@ fn send_to_a_closed_peer_fails() {
         let deadline = Monotonic::now() + Duration::from_secs(10);
         // The system may accept the first bytes, because it learns of the end only when it
         // sends them.
-        while send(&*client, b"anyone?", Wait::Now).is_ok() {
+        while send(&*client, b"anyone?", WaitLimit::Now).is_ok() {
             assert!(!deadline.is_past());
         }
     });
@@ -153,11 +153,11 @@ fn listener_accepts_in_order_and_stops_when_dropped() {
         assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
         let clients: Vec<_> = (0..3).map(|_| transport.connect(listener.local_endpoint(), None).unwrap()).collect();
         for (number, client) in (0u8..).zip(&clients) {
-            send(&**client, &[number], Wait::Block).unwrap();
+            send(&**client, &[number], WaitLimit::Block).unwrap();
         }
         for number in 0..3 {
             let mut octet = [9];
-            assert_eq!(accept(&*listener).recv(&mut octet, Wait::Block).unwrap(), 1);
+            assert_eq!(accept(&*listener).recv(&mut octet, WaitLimit::Block).unwrap(), 1);
             assert_eq!(octet[0], number);
         }
         assert_eq!(kind(listener.accept()), io::ErrorKind::WouldBlock);
@@ -192,7 +192,7 @@ fn connections_have_the_requested_properties() {
             if matches!(endpoint, Endpoint::SharedMemory { .. }) {
                 // The listener's properties set the size of the rings.
                 let mut sent = 0;
-                while let Ok(count) = send(&**stream, &[0; 5000], Wait::Now) {
+                while let Ok(count) = send(&**stream, &[0; 5000], WaitLimit::Now) {
                     sent += count;
                 }
                 assert!(matches!((sent, all), (8192 | 16_384, true) | (65_536, _)), "{sent}");
@@ -206,7 +206,8 @@ fn connections_have_the_requested_properties() {
                 let bools = (bools.0.unwrap(), bools.1.unwrap(), bools.2.unwrap());
                 assert_eq!(bools, (all, all, !all));
             }
-            // If the peer is on this machine, no network card is behind the stream.
+            // If the peer is on this machine, no network card is behind the stream, so the time for
+            // polling a card stays unchanged.
             let ip = |address: socket::Address| address.as_inet().map(std::net::SocketAddr::ip);
             let is_near = ip(socket::peer_address(fd).unwrap()) == ip(socket::local_address(fd).unwrap());
             let before = socket::busy_poll(fd).unwrap();

@@ -43,7 +43,7 @@ impl RequestContexts {
             Err(error) => return self.refuse(error),
         };
         let Some(priority) = Priority::new(number) else {
-            // TAO's clients send -1 in a request without a priority.
+            // TAO's clients send -1 in a request without a priority, so -1 is not an error.
             if number == -1 {
                 self.reply_priority = Some(number);
             } else {

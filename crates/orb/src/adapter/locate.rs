@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::giop::{self, Header, LocateStatus};
 use corelane_wire::{Cdr, Encoder};
 
@@ -24,7 +24,7 @@ pub(super) fn locate(
     header: &Header,
     octets: &[u8],
     memory: &mut RequestMemory,
-    wait: Wait,
+    wait: WaitLimit,
 ) -> Result<(), PeerFault> {
     let request = giop::LocateRequest::parse(octets, header, &adapter.config().limits)?;
     let mut reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));

@@ -10,7 +10,7 @@ pub(crate) mod upcall;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::giop::Header;
 
 use crate::orb_context::OrbContext;
@@ -32,7 +32,7 @@ impl RequestHandler for ObjectAdapter {
         header: &Header,
         message: (&[u8], &[usize]),
         memory: &mut RequestMemory,
-        wait: Wait,
+        wait: WaitLimit,
         waited: Duration,
     ) -> bool {
         request::handle_message(self, connection, header, message, memory, wait, waited)

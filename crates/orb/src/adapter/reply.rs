@@ -1,6 +1,6 @@
 //! Encoding and sending replies.
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::probe;
 use corelane_wire::cdr::MAX_SLICES;
 use corelane_wire::giop::{self, ReplyStatus};
@@ -30,7 +30,7 @@ pub(super) fn send(
     connection: &Connection,
     reply: &mut Encoder<'_>,
     request_id: u32,
-    wait: Wait,
+    wait: WaitLimit,
 ) -> bool {
     if giop::finish_message(reply).is_err() {
         connection.close();
@@ -60,7 +60,7 @@ pub(super) fn send_slow(
     connection: &Connection,
     reply: &mut Encoder<'_>,
     request_id: u32,
-    wait: Wait,
+    wait: WaitLimit,
 ) {
     send(adapter, connection, reply, request_id, wait);
 }
@@ -71,7 +71,7 @@ pub(super) fn send_in_parts(
     connection: &Connection,
     reply: &Encoder<'_>,
     request_id: u32,
-    wait: Wait,
+    wait: WaitLimit,
 ) -> SendResult {
     let fragments = adapter.config().fragment_size.and_then(|size| crate::fragment::split(reply, request_id, size));
     if let Some(fragments) = fragments {

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::buffer::MAX_HEAP_BYTES;
 use corelane_sys::probe;
@@ -51,13 +51,13 @@ pub(super) fn handle_message(
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
     memory: &mut RequestMemory,
-    wait: Wait,
+    wait: WaitLimit,
     waited: Duration,
 ) -> bool {
     let served = match header.kind {
         MessageKind::Request => handle_request(adapter, connection, header, (octets, breaks), memory, wait, waited),
         MessageKind::LocateRequest => locate(adapter, connection, header, octets, memory, wait),
-        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4).
+        // The ORB need not act on a CancelRequest (CORBA 3.0.3, section 15.4.4), so it is ignored.
         MessageKind::CancelRequest => Ok(()),
         MessageKind::CloseConnection | MessageKind::MessageError => return false,
         MessageKind::Reply | MessageKind::LocateReply | MessageKind::Fragment => {
@@ -86,7 +86,7 @@ fn handle_request(
     header: &Header,
     (octets, breaks): (&[u8], &[usize]),
     memory: &mut RequestMemory,
-    wait: Wait,
+    wait: WaitLimit,
     waited: Duration,
 ) -> Result<(), PeerFault> {
     let limits = &adapter.config().limits;
@@ -206,7 +206,7 @@ fn remember_large_reply(connection: &Connection, key: Option<&[u8]>, operation: 
 fn hash_operation(key: &[u8], operation: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, operation).hash(&mut hasher);
-    // 0 marks an empty place of the table of large replies.
+    // 0 marks an empty place of the table of large replies, so a hash is never 0.
     hasher.finish() | 1
 }
 
@@ -296,7 +296,7 @@ fn report_unreadable(
 }
 
 /// Parks a request. With SyncScope::Server the reply has been sent, so the parked request asks for
-/// none. `waited` is the time since the request was read.
+/// no reply. `waited` is the time since the request was read.
 #[cold]
 fn park(
     adapter: &Arc<ObjectAdapter>,
@@ -364,10 +364,11 @@ pub(super) fn reject(
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, status);
             exception.encode(&mut reply);
         } else {
-            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception.
+            // A LocateReply of GIOP 1.0 or 1.1 cannot carry the exception, so it says that the
+            // object is here.
             giop::begin_locate_reply(&mut reply, header.version, request.request_id, LocateStatus::ObjectHere);
         }
-        send_slow(adapter, connection, &mut reply, request.request_id, Wait::Now);
+        send_slow(adapter, connection, &mut reply, request.request_id, WaitLimit::Now);
         memory.reply = reply.into_reusable_buffer();
         return;
     }
@@ -381,7 +382,7 @@ pub(super) fn reject(
     let reply = Encoder::with_buffer(std::mem::take(&mut memory.reply));
     let mut call = ServerCall::new(request.body(), reply, Some((header.version, request.request_id)), None);
     exception.encode(call.restart(ReplyStatus::SystemException));
-    send_slow(adapter, connection, call.reply(), request.request_id, Wait::Now);
+    send_slow(adapter, connection, call.reply(), request.request_id, WaitLimit::Now);
     memory.reply = call.reply().take_buffer();
 }
 
@@ -470,7 +471,7 @@ mod tests {
         let hashes: Vec<_> =
             (0..1000).map(|number| hash_operation(b"key", format!("get_{number}").as_bytes())).collect();
         hashes.iter().for_each(|hash| large.add(*hash));
-        // The table has 64 places, each for one operation.
+        // The table has 64 places, each for one operation, so some operations displace others.
         assert!(hashes.iter().filter(|hash| large.contains(**hash)).count() > 48);
     }
 }

@@ -161,7 +161,7 @@ fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) 
 
 /// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). Any
 /// other operation raises `exception`, or OBJ_ADAPTER if a servant locator supplied the servant,
-/// which is of another interface.
+/// which then has another interface.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,

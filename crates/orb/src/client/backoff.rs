@@ -8,7 +8,8 @@ use corelane_net::Endpoint;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 
-/// Back-off after a first failure. Each further failure doubles it, up to [`MAX_BACKOFF`].
+/// Back-off after a first failure. Each further failure doubles the back-off, up to
+/// [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Maximum number of entries. A new endpoint in a full table replaces the outdated entries, or else

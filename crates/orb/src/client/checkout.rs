@@ -9,8 +9,8 @@ use corelane_sys::lock::ArcCheckoutGuard;
 use super::connection::{BufferResult, ClientConnection};
 use super::context::ClientContext;
 
-/// A connection that one call uses alone. The drop returns it to the pool, or closes it if it is
-/// not usable.
+/// A connection that one call uses alone. The drop returns the connection to the pool, or closes it
+/// if it is not usable.
 pub(crate) struct Checkout<'p> {
     /// The slot is empty before the connection is made and after [`discard`](Self::discard).
     pub(super) slot: ArcCheckoutGuard<'p, Option<Box<ClientConnection>>>,

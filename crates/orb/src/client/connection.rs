@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Peer, ShutdownMode, Wait};
+use corelane_net::{Endpoint, Peer, ShutdownDirection, WaitLimit};
 use corelane_sys::buffer::{MAX_HEAP_BYTES, RegionCache};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::CheckoutCell;
@@ -36,7 +36,7 @@ pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 pub(crate) struct ClientConnection {
     monitored: MonitoredStream,
     endpoint: Endpoint,
-    /// If an attempt to connect begins later, its connection has a higher id.
+    /// The connection's id. Connections whose attempts to connect began later have higher ids.
     pub(super) connection_id: u64,
     framer: Framer,
     received: ReceiveBuffer,
@@ -70,7 +70,7 @@ pub enum ImmediateSendResult {
     /// The transport has taken a part of the message. The connection keeps the rest, and sends it
     /// before any other message.
     PartlySent,
-    /// Nothing was sent, because this would have waited.
+    /// Nothing was sent, because the call would have had to wait.
     NotSent,
 }
 
@@ -181,7 +181,7 @@ impl ClientConnection {
             if now < oldest_at + delay {
                 return Ok(Some(oldest_at + delay));
             }
-            match self.monitored.stream().send(&self.oneways.bytes, Wait::Now) {
+            match self.monitored.stream().send(&self.oneways.bytes, WaitLimit::Now) {
                 Ok(sent) => drop(self.oneways.bytes.drain(..sent)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => {
@@ -234,16 +234,16 @@ impl ClientConnection {
     }
 
     #[inline(always)]
-    fn apply_timeout(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
+    fn apply_timeout(&mut self, due: CallDeadline) -> Result<WaitLimit, ExchangeError> {
         let coarse = match due {
-            CallDeadline::At(moment) => return Ok(Wait::Until(moment)),
+            CallDeadline::At(moment) => return Ok(WaitLimit::Until(moment)),
             CallDeadline::WithinFrom(duration, _) => duration,
             CallDeadline::Never => Duration::MAX,
         };
         if coarse != self.coarse_timeout {
             self.set_coarse_timeout(coarse)?;
         }
-        Ok(Wait::Block)
+        Ok(WaitLimit::Block)
     }
 
     /// Sets the stream's coarse time-out to `coarse` plus the error of the coarse clock, so that no
@@ -305,7 +305,7 @@ impl ClientConnection {
         if self.has_unsent() {
             return ImmediateSendResult::NotSent;
         }
-        match self.monitored.stream().send(message, Wait::Now) {
+        match self.monitored.stream().send(message, WaitLimit::Now) {
             Ok(sent) if sent >= message.len() => ImmediateSendResult::Sent,
             Ok(0) => ImmediateSendResult::NotSent,
             Ok(sent) => {
@@ -370,7 +370,7 @@ impl ClientConnection {
             Ok(sent) => {
                 let rest = whole.get(sent..).unwrap_or_default();
                 // A part of the message was sent before this call of `send_all`, which may send no
-                // byte.
+                // byte. So a failure always counts as `BytesSent::Some`.
                 self.send_all(&mut [IoSlice::new(rest)], due.to_absolute())
                     .map_err(|(_, broken)| (BytesSent::Some, broken))
             }
@@ -540,7 +540,7 @@ impl ClientConnection {
     }
 
     #[inline(always)]
-    pub(crate) fn read_more(&mut self, wanted: usize, wait: Wait) -> Result<(), ExchangeError> {
+    pub(crate) fn read_more(&mut self, wanted: usize, wait: WaitLimit) -> Result<(), ExchangeError> {
         match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
             Ok(0) => {
                 self.is_broken = true;
@@ -622,7 +622,7 @@ impl ClientConnection {
         let slices = cancel.gather_slices(&mut list, IoSlice::new);
         // The server may ignore a CancelRequest, so the message is dropped if the transport accepts
         // none of its bytes.
-        match self.monitored.stream().send_vectored(slices, Wait::Now) {
+        match self.monitored.stream().send_vectored(slices, WaitLimit::Now) {
             Ok(sent) if sent == slices.iter().map(|slice| slice.len()).sum::<usize>() => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => self.is_broken = true,
@@ -700,7 +700,7 @@ impl ClientConnection {
                 }
                 Ok(FramingStep::FragmentBuffered(len)) => self.received.consume(len),
                 Ok(FramingStep::NeedMore(wanted)) => {
-                    match self.monitored.stream().recv(self.received.room(wanted, &self.spares), Wait::Now) {
+                    match self.monitored.stream().recv(self.received.room(wanted, &self.spares), WaitLimit::Now) {
                         Ok(count) if count > 0 => self.received.filled(count),
                         _ => return None,
                     }
@@ -734,12 +734,13 @@ pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
 
 impl Drop for ClientConnection {
     fn drop(&mut self) {
-        // In a forked child process, the parent process uses the connection.
+        // In a forked child process, the parent process uses the connection, so the child sends
+        // nothing.
         if corelane_sys::process::fork_generation() == self.fork_generation {
             if !self.oneways.bytes.is_empty() && !self.is_broken {
-                let _ = self.monitored.stream().send(&self.oneways.bytes, Wait::Now);
+                let _ = self.monitored.stream().send(&self.oneways.bytes, WaitLimit::Now);
             }
-            self.monitored.stream().shutdown(ShutdownMode::Both);
+            self.monitored.stream().shutdown(ShutdownDirection::Both);
         }
     }
 }

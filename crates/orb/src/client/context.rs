@@ -25,7 +25,7 @@ use crate::memory::ByteBudget;
 use crate::orb_context::OrbContext;
 use crate::rt::protocol::SocketSettings;
 
-/// Number of servers from which on unused servers are removed before one is added.
+/// Number of known servers at which unused servers are removed before another server is added.
 const PRUNE_THRESHOLD: usize = 256;
 
 type ServerKey = (Vec<Endpoint>, SocketSettings);
@@ -190,8 +190,8 @@ impl ClientContext {
         self.transports().find(endpoint).is_some()
     }
 
-    /// Returns the connection pools for the server at `endpoints`, which references share unless
-    /// `private` is true.
+    /// Returns the connection pools for the server at `endpoints`. References share the pools
+    /// unless `private` is true.
     pub(crate) fn pools_for(
         &self,
         endpoints: Vec<Endpoint>,

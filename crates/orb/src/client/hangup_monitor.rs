@@ -257,7 +257,7 @@ impl MonitorInner {
     fn resume(&self, state: &StreamState, slot: u32, generation: u32) {
         let Some(fd) = state.stream.readiness_descriptor() else { return };
         let is_watched = self.add(fd, slot, generation).is_ok();
-        if !is_watched || poll::check_hang_up(fd).map_or(true, |ended| ended.read_closed) {
+        if !is_watched || poll::check_hang_up(fd).map_or(true, |ended| ended.is_read_closed) {
             state.hung_up.store(true, Ordering::Release);
         }
     }
@@ -402,7 +402,7 @@ pub(super) mod tests {
     use std::os::fd::{AsFd, AsRawFd};
     use std::{fs, thread};
 
-    use corelane_net::{Endpoint, Tcp, Transport};
+    use corelane_net::{Endpoint, TcpTransport, Transport};
 
     use super::*;
     use crate::client::pool::ConnectionPool;
@@ -420,7 +420,7 @@ pub(super) mod tests {
         fn new(always: bool) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = Endpoint::tcp("127.0.0.1", listener.local_addr().unwrap().port());
-            let stream = Tcp::new().connect(&endpoint, None).unwrap();
+            let stream = TcpTransport::new().connect(&endpoint, None).unwrap();
             let monitor = HangupMonitor::new(9, 0, None).unwrap();
             let monitored = monitor.monitor(stream, Weak::<ConnectionPool>::new(), always).unwrap();
             MonitorFixture { monitor, monitored, peer: listener.accept().unwrap().0 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corelane_net::{Endpoint, ShutdownMode, Stream, Wait};
+use corelane_net::{Endpoint, ShutdownDirection, Stream, WaitLimit};
 use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
@@ -259,7 +259,7 @@ impl MultiplexedConnection {
     ) -> Result<(), (BytesSent, ExchangeError)> {
         let mut list = empty_slices();
         let mut bytes_sent = BytesSent::None;
-        let wait = deadline.map_or(Wait::Block, Wait::Until);
+        let wait = deadline.map_or(WaitLimit::Block, WaitLimit::Until);
         self.send_remainder(sender, wait).map_err(|error| (bytes_sent, error.into()))?;
         let mut plain = [&[][..]; MAX_SLICES];
         let short = match &fragments {
@@ -303,7 +303,7 @@ impl MultiplexedConnection {
         self.has_remainder.store(true, Ordering::Release);
     }
 
-    fn send_remainder(&self, sender: &mut SendGuard<'_>, wait: Wait) -> io::Result<()> {
+    fn send_remainder(&self, sender: &mut SendGuard<'_>, wait: WaitLimit) -> io::Result<()> {
         if sender.remainder.is_empty() {
             return Ok(());
         }
@@ -325,17 +325,17 @@ impl MultiplexedConnection {
         Ok(())
     }
 
-    /// Sends the remainder, unless a caller has checked the sending half out. This caller sends the
-    /// remainder, or makes epoll report room to write.
+    /// Sends the remainder, unless a caller has checked the sending half out. In this case the
+    /// caller sends the remainder, or makes epoll report room to write.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
-            let _ = self.send_remainder(&mut sender, Wait::Now);
+            let _ = self.send_remainder(&mut sender, WaitLimit::Now);
         }
     }
 
-    /// Makes epoll report room to write to the reader thread, or stops these reports. If they
-    /// cannot start, closes the sending half, because the remainder would never be sent.
+    /// Makes epoll report room to write to the reader thread, or stops these reports. If the
+    /// reports cannot start, closes the sending half, because the remainder would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -348,21 +348,22 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Abandons the request `id`, and sends a CancelRequest for it if this needs no waiting. If a
-    /// large reply is incomplete and no other call waits, closes the connection instead of sending.
+    /// Abandons the request `id`, and sends a CancelRequest for it if the transport takes the
+    /// message without waiting. If a large reply is incomplete and no other call waits, closes the
+    /// connection instead of sending.
     pub(crate) fn cancel(&self, id: u32, version: corelane_wire::Version) {
         self.abandon(id);
         if self.is_mid_large_reply.load(Ordering::Acquire) && self.close_if_unused() {
             return;
         }
         let Some(mut sender) = self.try_sender() else { return };
-        if self.send_remainder(&mut sender, Wait::Now).is_err() {
+        if self.send_remainder(&mut sender, WaitLimit::Now).is_err() {
             return;
         }
         let mut cancel = Encoder::new();
         giop::write_cancel_request(&mut cancel, version, id);
         let octets: Vec<u8> = cancel.slices().flatten().copied().collect();
-        match self.stream.send(&octets, Wait::Now) {
+        match self.stream.send(&octets, WaitLimit::Now) {
             Ok(sent) if sent == octets.len() => {}
             Ok(sent) => self.queue_remainder(&mut sender, octets.get(sent..).into_iter()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -397,7 +398,7 @@ impl MultiplexedConnection {
         }
         requests.is_closed = true;
         drop(requests);
-        self.stream.shutdown(ShutdownMode::Both);
+        self.stream.shutdown(ShutdownDirection::Both);
         true
     }
 
@@ -419,7 +420,7 @@ impl MultiplexedConnection {
     #[cold]
     fn close_send_half(&self) {
         self.requests.lock().is_closed = true;
-        self.stream.shutdown(ShutdownMode::Write);
+        self.stream.shutdown(ShutdownDirection::Write);
     }
 
     /// Reads replies and passes them to their callers. Returns after [`MAX_READ_BYTES`] even if
@@ -476,7 +477,7 @@ impl MultiplexedConnection {
             if read >= MAX_READ_BYTES {
                 return Ok(ReadOutcome::More);
             }
-            match self.stream.recv(received.room(wanted, &self.spares), Wait::Now) {
+            match self.stream.recv(received.room(wanted, &self.spares), WaitLimit::Now) {
                 Ok(0) => return Err(CloseCause::Io(io::ErrorKind::UnexpectedEof)),
                 Ok(count) => {
                     read += count;
@@ -555,7 +556,7 @@ impl MultiplexedConnection {
         // check and the close.
         requests.is_closed = true;
         drop(requests);
-        self.stream.shutdown(ShutdownMode::Both);
+        self.stream.shutdown(ShutdownDirection::Both);
         true
     }
 
@@ -567,7 +568,7 @@ impl MultiplexedConnection {
         requests.is_closed = true;
         let waiting: Vec<_> = requests.waiting.drain().collect();
         drop(requests);
-        self.stream.shutdown(ShutdownMode::Both);
+        self.stream.shutdown(ShutdownDirection::Both);
         for (id, pending) in waiting {
             pending.complete(Err(ReplyError { error: lost.clone().into(), reply_begun: has_begun(id) }));
         }
@@ -597,9 +598,10 @@ impl ReceiveHalf {
 
 impl Drop for MultiplexedConnection {
     fn drop(&mut self) {
-        // In a forked child process, the parent process uses the connection.
+        // In a forked child process, the parent process uses the connection, so the child does not
+        // shut it down.
         if corelane_sys::process::fork_generation() == self.fork_generation {
-            self.stream.shutdown(ShutdownMode::Both);
+            self.stream.shutdown(ShutdownDirection::Both);
         }
     }
 }
@@ -624,7 +626,7 @@ mod tests {
     const REPLY: &[u8; 24] = b"GIOP\x01\x02\x01\x01\x0c\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0";
 
     impl Stream for Endless {
-        fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+        fn recv(&self, buffer: &mut [u8], _: WaitLimit) -> io::Result<usize> {
             let whole = buffer.chunks_exact_mut(REPLY.len()).map(|reply| {
                 reply.copy_from_slice(REPLY);
                 reply[12..16].copy_from_slice(&self.0.fetch_add(2, Ordering::Relaxed).to_le_bytes());
@@ -632,7 +634,7 @@ mod tests {
             Ok(whole.count() * REPLY.len())
         }
 
-        fn send_vectored(&self, _: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+        fn send_vectored(&self, _: &[IoSlice<'_>], _: WaitLimit) -> io::Result<usize> {
             Err(io::ErrorKind::WouldBlock.into())
         }
 
@@ -644,7 +646,7 @@ mod tests {
             Ok(())
         }
 
-        fn shutdown(&self, _: ShutdownMode) {}
+        fn shutdown(&self, _: ShutdownDirection) {}
 
         fn peer(&self) -> &Peer {
             &Peer::Unknown
@@ -673,7 +675,7 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// If `cancel` ignored the flag, the connection would stay open.
+    /// If `cancel` ignored `is_mid_large_reply`, the connection would stay open.
     #[test]
     fn large_abandoned_reply_closes_the_connection_if_no_call_waits() {
         let connection = MultiplexedConnection::new(

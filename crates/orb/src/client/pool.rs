@@ -268,8 +268,8 @@ impl ConnectionPool {
     }
 
     /// Takes an idle connection that accepts a request, else an empty slot, else any free
-    /// connection. This connection may owe a reply to an abandoned call, which can delay the new
-    /// call.
+    /// connection. A free connection that is not idle may owe a reply to an abandoned call, which
+    /// can delay the new call.
     pub(crate) fn take_free(&self, min_connection_id: u64) -> Option<Checkout<'static>> {
         self.find_slot(PoolSlot::try_checkout_owned, accepts_request(min_connection_id, true), None)
             .or_else(|| self.find_slot(PoolSlot::try_checkout_owned, |slot| slot.is_none(), None))
@@ -570,7 +570,7 @@ mod tests {
         assert!(!counts(io::ErrorKind::QuotaExceeded));
     }
 
-    /// If `final_message` skipped this reply, it would return CloseConnection, and the client would
+    /// If `final_message` skipped the reply, it would return CloseConnection, and the client would
     /// send the request again.
     #[test]
     fn close_connection_after_a_reply_does_not_deny_that_the_request_ran() {

@@ -79,7 +79,8 @@ impl ReplyReaders {
         reader.epoll.add(fd, registration.token(), INTEREST)?;
         connection.set_registration(registration);
         if reader.stop.load(Ordering::SeqCst) {
-            // The reader thread may have left its loop before the connection was added.
+            // The reader thread may have left its loop before the connection was added, so the
+            // connection is closed.
             connection.close(&CloseCause::Io(io::ErrorKind::ConnectionAborted));
         }
         Ok(())
@@ -207,7 +208,7 @@ impl ReplyReader {
         match self.connection(token).map(|connection| connection.read_replies(&self.limits)) {
             Some(ReadOutcome::More) => unfinished.push(token),
             Some(ReadOutcome::Drained) => {}
-            // The kernel removes the descriptor when the stream is dropped.
+            // The kernel removes the descriptor from the epoll instance when the stream is dropped.
             Some(ReadOutcome::Closed) | None => drop(self.connections.retire((token >> 32) as u32, token as u32)),
         }
     }

@@ -33,8 +33,8 @@ pub(crate) enum AttemptTime {
 }
 
 impl AttemptTime {
-    /// Returns the deadline of the attempt. Without a call deadline, [`Share`](Self::Share) gives
-    /// none.
+    /// Returns the deadline of the attempt. Returns `None` for a [`Share`](Self::Share) of a call
+    /// without a deadline.
     pub(crate) fn deadline(self, now: Monotonic, deadline: Option<Monotonic>, addresses: usize) -> Option<Monotonic> {
         match self {
             AttemptTime::Brief(among) => {

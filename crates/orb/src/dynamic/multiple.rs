@@ -123,7 +123,7 @@ impl PendingResponses {
     }
 
     fn collect_ready(&mut self) {
-        self.wakeup.drain();
+        self.wakeup.take_notifications();
         let has_come = |(_, request): &mut (usize, DeferredRequest)| {
             let is_over = request.deadline().is_some_and(Monotonic::is_past);
             is_over || request.is_ready() || request.canceller().is_some_and(Canceller::is_cancelled)

@@ -176,7 +176,7 @@ impl ReplyHead {
     }
 }
 
-/// A reply in its connection's buffer. The drop removes it from the buffer.
+/// A reply in its connection's buffer. The drop removes the reply from the buffer.
 struct ReplyGuard<'c> {
     connection: &'c mut ClientConnection,
     length: usize,
@@ -777,7 +777,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let mut detail = self.detail(endpoint, phase, message);
         if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
-            // With a relative deadline the ORB does not measure the time of a call.
+            // With a relative deadline the ORB does not measure the time of a call, so none is
+            // reported.
             detail.elapsed = None;
         }
         let input = match broken {

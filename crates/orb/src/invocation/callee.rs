@@ -45,7 +45,9 @@ impl Callee {
     /// calling thread, which overrides the policy of the ORB.
     #[inline]
     pub(crate) fn policies(&self) -> CallPolicies {
-        self.own_policies.or(policy::thread_policies()).or(self.context.config().call_policies)
+        self.own_policies
+            .with_defaults_from(policy::thread_policies())
+            .with_defaults_from(self.context.config().call_policies)
     }
 
     #[inline]
@@ -60,7 +62,7 @@ impl Callee {
     }
 
     pub(crate) fn with_policies(&self, policies: CallPolicies) -> Self {
-        Callee { own_policies: policies.or(self.own_policies), ..self.clone() }
+        Callee { own_policies: policies.with_defaults_from(self.own_policies), ..self.clone() }
     }
 
     pub(crate) fn with_binding(&self, binding: Arc<Binding>) -> Self {

@@ -24,7 +24,7 @@ use crate::policy::{CallDeadline, Timeout};
 pub(crate) type OwnedArgumentWriter = Box<dyn Fn(&mut Encoder<'static>) -> Result<(), CdrError> + Send + Sync>;
 
 /// A deferred call: its request has been sent, and its reply can be collected once. Dropping the
-/// value before that abandons the reply.
+/// value before the reply is collected abandons the reply.
 ///
 /// A collocated call runs before [`ObjectRef::send_deferred`](crate::ObjectRef::send_deferred)
 /// returns.

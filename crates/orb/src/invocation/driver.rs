@@ -319,7 +319,7 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         input
     }
 
-    /// Gets a connection, and makes it if necessary. If every slot is in use, the ORB's
+    /// Gets a connection, or makes one if necessary. If every slot is in use, the ORB's
     /// [`ConnectionPoolExhaustedAction`] decides.
     fn connect_new(&mut self) -> MachineInput {
         if self.forbids_rebind(RebindMode::NoReconnect) {
@@ -392,7 +392,8 @@ impl<'r, 'c, 'a> Driver<'r, 'c, 'a> {
         now: Monotonic,
     ) -> MachineInput {
         let endpoint = self.pool.as_ref().and_then(|pool| pool.endpoints().first()).map(ToString::to_string);
-        // The time of the call can be too short by the lag of the coarse clock.
+        // The measured time of the call can be too short by the lag of the coarse clock, but it is
+        // at least the time of this attempt.
         let elapsed = self.call.due.elapsed(self.call.callee.timeout()).max(Some(now.since(start)));
         let detail = |phase, message| FailureDetail { endpoint, phase: Some(phase), elapsed, message };
         let over = self.call.due.latest().is_some_and(|deadline| now >= deadline);

@@ -66,7 +66,7 @@ fn connect_at(
     let chosen = profile.select_pool_at(call.context, priority)?;
     let route = CallRoute { target, profile, addressing: AddressingMode::Key };
     // A connection that returned to the pool earlier would be checked out again in place of a new
-    // one.
+    // one, so all connections are held until the end.
     let mut made: Vec<Checkout<'_>> = Vec::new();
     for _ in 0..count {
         let Some(free) = chosen.pool.take_free(0) else {

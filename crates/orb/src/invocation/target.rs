@@ -23,8 +23,8 @@ use crate::rt::band::ConnectionBand;
 use crate::rt::client_policies::{self, ClientPolicies, ProfilePolicies};
 use crate::rt::protocol::SocketSettings;
 
-/// The knowledge of a reference about its object. Copies of the reference share it, unless they
-/// have other real-time policies or another spin policy.
+/// The known profiles of a reference's object, and the policies for calls to them. Copies of the
+/// reference share the binding, unless they have other real-time policies or another spin policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     ior: Ior,
@@ -89,7 +89,7 @@ impl Binding {
     pub(crate) fn new(ior: Ior, own: ClientPolicies, wider: &ClientPolicies) -> Self {
         Binding {
             ior,
-            policies: own.clone().or(wider),
+            policies: own.clone().with_defaults_from(wider),
             own_policies: own,
             bound_profile: RcuCell::new("bound profile", LockScope::Orb, None),
             bound_index: AtomicU8::new(UNBOUND),
@@ -124,7 +124,7 @@ impl Binding {
     #[inline]
     pub(crate) fn record_first_reply(&self, profile: &UsableProfile) {
         // Every calling thread reads the index, and a store would invalidate its cache line on the
-        // other cores.
+        // other cores. So only the first reply stores the index here.
         if self.bound_index.load(Ordering::Relaxed) & UNBOUND != 0 {
             self.bind(profile, 0);
         }
@@ -210,8 +210,8 @@ impl Binding {
     }
 }
 
-/// Returns the key of an object of this ORB: a transient key has the stamp of this ORB; a
-/// persistent or plain key is at an address of this ORB.
+/// Returns the object's key if the object belongs to this ORB: its transient key has the stamp of
+/// this ORB, or its persistent or plain key is at an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

@@ -49,7 +49,8 @@ pub fn with_client_policies<T>(policies: &RtClientPolicies, body: impl FnOnce() 
         fn drop(&mut self) {
             HAS_THREAD_POLICIES.set(self.0.is_some());
             let ended = THREAD_POLICIES.replace(self.0.take());
-            // The drop closes private connections, which may run other code of the ORB.
+            // The drop closes private connections, which may run other code of the ORB, so the
+            // thread's policies are replaced first.
             drop(ended);
         }
     }
@@ -73,7 +74,7 @@ pub(crate) fn with_thread_policies(callee: &Callee) -> Callee {
         }
         let binding = callee.binding();
         let (_, under) = bindings.entry(Arc::as_ptr(binding).addr()).or_insert_with(|| {
-            let wider = policies.clone().or(&callee.context().config().client_policies);
+            let wider = policies.clone().with_defaults_from(&callee.context().config().client_policies);
             let under = Binding::new(binding.ior().clone(), binding.own_policies().clone(), &wider);
             (Arc::clone(binding), Arc::new(under))
         });

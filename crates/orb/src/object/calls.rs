@@ -313,7 +313,7 @@ impl ObjectRef {
         call::oneway(callee, operation, callee.policies().sync_scope.unwrap_or(SyncScope::Transport), arguments)
     }
 
-    /// Calls a oneway operation if this waits for nothing: the only connection to the server is
+    /// Calls a oneway operation if the call waits for nothing: the only connection to the server is
     /// idle, and its transport takes the message, or a part of it, at once. The first call of a
     /// reference connects, so it must be a [`send_oneway`](Self::send_oneway). A message with
     /// octets that the encoder shares instead of copying is not sent.
@@ -354,7 +354,8 @@ impl ObjectRef {
     /// Waits for the transport, at most for the reference's time-out.
     ///
     /// # Errors
-    /// TIMEOUT, or COMM_FAILURE if the connection is lost. The object then does not get the call.
+    /// TIMEOUT, or COMM_FAILURE if the connection is lost. The object then does not receive the
+    /// call.
     pub fn finish_oneway(&self) -> Result<(), SystemException> {
         crate::invocation::immediate::finish_oneway(self.callee())
     }

@@ -66,7 +66,7 @@ pub struct OrbBuilder {
     /// A pointer, so that programs without [`OrbBuilder::require_guarantee`] are linked without the
     /// check's code.
     check_guarantees: Option<GuaranteeCheck>,
-    /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without this code.
+    /// A pointer, so that programs without [`OrbBuilder::preconnect`] are linked without its code.
     preconnect: Option<PreconnectFn>,
     /// A pointer, so that programs without [`OrbBuilder::real_time`] are linked without the
     /// monitor's code.
@@ -201,7 +201,7 @@ impl OrbBuilder {
     /// `None` keeps its earlier value. By default a call may take 30 s, and connecting may take 10
     /// s of this time.
     pub fn call_policies(mut self, policies: CallPolicies) -> Self {
-        self.call_policies = policies.or(self.call_policies);
+        self.call_policies = policies.with_defaults_from(self.call_policies);
         self
     }
 
@@ -247,8 +247,8 @@ impl OrbBuilder {
     }
 
     /// Sets how long a connection to a server may be idle before it is closed; 180 s by default.
-    /// The ORB checks idle connections every quarter of this time, but at least every 10 s, or
-    /// every second if it listens.
+    /// The ORB checks idle connections at intervals of a quarter of this time: at least 10 ms, and
+    /// at most 10 s, or 1 s if it listens.
     pub fn idle_connection_timeout(mut self, timeout: Duration) -> Self {
         self.idle_connection_timeout = timeout;
         self
@@ -472,11 +472,11 @@ impl OrbBuilder {
 
 fn transports() -> Transports {
     Transports::new(vec![
-        Arc::new(corelane_net::Tcp::new()),
+        Arc::new(corelane_net::TcpTransport::new()),
         #[cfg(feature = "unix-sockets")]
-        Arc::new(corelane_net::Unix),
+        Arc::new(corelane_net::UnixTransport),
         #[cfg(feature = "shared-memory")]
-        Arc::new(corelane_net::SharedMemory::default()),
+        Arc::new(corelane_net::SharedMemoryTransport::default()),
     ])
 }
 

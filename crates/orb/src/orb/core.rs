@@ -156,7 +156,7 @@ impl OrbCore {
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {
-                // The drop may run code of the application.
+                // The drop may run code of the application, so the drop is guarded.
                 root.core().drop_guarded("Servant", || drop(reference));
             }
             root.destroy_root(patient);
@@ -197,7 +197,7 @@ impl OrbCore {
                     continue;
                 }
             }
-            // The panic hook has reported a panic of the thread.
+            // The panic hook has reported a panic of the thread, so the result is ignored.
             let _ = thread.join();
         }
         self.close_connections();

@@ -128,7 +128,8 @@ fn orb_dropped_by_a_servant_destructor_on_its_own_thread_shuts_down() {
         let (client, object) = client_with_reference(&poa.id_to_reference(id.get().unwrap()).unwrap());
         *owner.lock() = Some(orb);
         drop((owner, servant, poa));
-        // The servant's own shutdown may close the connection before the reply is sent.
+        // The servant's own shutdown may close the connection before the reply is sent, so the
+        // result is ignored.
         let _ = call(&object);
         wait_until_dropped(&server);
         drop(client);

@@ -47,11 +47,11 @@ impl Poa {
     /// end of the deactivation.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`], also if the
-    /// object's deactivation waits for the calling upcall; [`PoaError::ServantAlreadyActive`] with
-    /// UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id that this POA cannot have made;
-    /// OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless the calling thread runs one of
-    /// its requests; NO_RESOURCES at 67 million active objects.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectAlreadyActive`] if the object is
+    /// active, or if its deactivation waits for the calling upcall;
+    /// [`PoaError::ServantAlreadyActive`] with UNIQUE_ID; BAD_PARAM 14 with SYSTEM_ID for an id
+    /// that this POA cannot have made; OBJECT_NOT_EXIST 4 once the POA is being destroyed, unless
+    /// the calling thread runs one of its requests; NO_RESOURCES at 67 million active objects.
     pub fn activate_object_with_id(&self, id: &ObjectId, servant: &Servant) -> Result<(), PoaError> {
         let core = &self.core;
         core.check_policy(core.retains())?;
@@ -69,8 +69,8 @@ impl Poa {
     /// its reference to the servant.
     ///
     /// # Errors
-    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`], also while the
-    /// object is being deactivated.
+    /// [`PoaError::WrongPolicy`] without RETAIN; [`PoaError::ObjectNotActive`] if the object is not
+    /// active or is being deactivated.
     pub fn deactivate_object(&self, id: &ObjectId) -> Result<(), PoaError> {
         self.core.check_policy(self.core.retains())?;
         self.core.check_not_dead()?;
@@ -100,10 +100,10 @@ impl Poa {
     }
 
     /// Returns the id of the object that `servant` incarnates. For an active servant in a POA with
-    /// UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
-    /// method activates the servant for a new object. Otherwise, if the calling thread runs a
-    /// request on the servant, the method returns the id of the request's object; in a POA with
-    /// USE_DEFAULT_SERVANT it does so only for the default servant.
+    /// UNIQUE_ID, this object is the servant's active object. Otherwise, in a POA with
+    /// IMPLICIT_ACTIVATION, the method activates the servant for a new object. Otherwise, if the
+    /// calling thread runs a request on the servant, the method returns the id of the request's
+    /// object; in a POA with USE_DEFAULT_SERVANT it does so only for the default servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] if the POA has neither USE_DEFAULT_SERVANT, nor RETAIN with
@@ -124,9 +124,9 @@ impl Poa {
     }
 
     /// Returns a reference to the object that `servant` incarnates. For an active servant in a POA
-    /// with UNIQUE_ID, this is its active object. Otherwise, in a POA with IMPLICIT_ACTIVATION, the
-    /// method activates the servant for a new object. Otherwise, in every POA, it is the object of
-    /// the request that the calling thread runs on the servant.
+    /// with UNIQUE_ID, this object is the servant's active object. Otherwise, in a POA with
+    /// IMPLICIT_ACTIVATION, the method activates the servant for a new object. Otherwise, in every
+    /// POA, it is the object of the request that the calling thread runs on the servant.
     ///
     /// # Errors
     /// [`PoaError::WrongPolicy`] outside an upcall on the servant, if the POA does not have RETAIN
@@ -339,8 +339,8 @@ impl PoaCore {
     }
 
     /// Returns the id under which the servant is active in a POA with UNIQUE_ID. Otherwise, with
-    /// IMPLICIT_ACTIVATION, activates the servant for a new object. Otherwise returns `None`, also
-    /// while a servant of a POA with UNIQUE_ID is being deactivated.
+    /// IMPLICIT_ACTIVATION, activates the servant for a new object. Otherwise, and while a servant
+    /// of a POA with UNIQUE_ID is being deactivated, returns `None`.
     fn activation_of(self: &Arc<Self>, servant: &Servant) -> Result<Option<ObjectId>, PoaError> {
         if !self.retains() {
             return Ok(None);

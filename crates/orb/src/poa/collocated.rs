@@ -156,8 +156,8 @@ impl CollocatedTarget {
             return None;
         }
         let active = self.poa.own_object(self.place)?;
-        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). If
-        // another thread ends the fast path after this check, it finds this thread among the users.
+        // `own_object` has counted this thread as a user (`GenerationalSlab::has_users`). A thread
+        // that ends the fast path after this check finds this thread among the users.
         if !self.poa.has_fast_path() {
             return None;
         }
@@ -436,7 +436,7 @@ pub(crate) fn send_local<'a>(
     operation: &Operation<'_>,
     arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
 ) -> Result<(), SystemException> {
-    // The caller of a oneway gets no exception of the servant.
+    // The caller of a oneway gets no exception of the servant, so the result is ignored.
     callee.context().check_usable()?;
     let _ = invoke_local(callee.context(), callee, operation, arguments);
     Ok(())

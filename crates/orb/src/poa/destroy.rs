@@ -93,7 +93,7 @@ impl PoaCore {
         self.remove_blocker();
     }
 
-    /// Lets the destruction go on as soon as no request uses an object of the POA. New requests use
+    /// Continues the destruction as soon as no request uses an object of the POA. New requests use
     /// no object, because they find that the POA is being destroyed.
     #[cold]
     pub(super) fn check_objects_unused(self: &Arc<Self>) {
@@ -136,7 +136,7 @@ impl PoaCore {
                 return;
             }
             // An insertion that passed its check before the deactivation may have finished during
-            // it; then the deactivation is repeated.
+            // the deactivation, which is then repeated.
             let over = self.keyed_objects.load(Ordering::Acquire) == 0 && !self.objects.has_live_entries();
             self.phase.store(if over { PoaPhase::Dead } else { PoaPhase::Deactivating } as u8, Ordering::Release);
             if over {
@@ -152,7 +152,8 @@ impl PoaCore {
             PoaTable::of_server(&orb).remove_poa(self);
         }
         self.manager.remove_poa(self);
-        // The servant manager and the adapter activator may keep this POA alive.
+        // The servant manager and the adapter activator may keep this POA alive, so the POA drops
+        // them.
         self.drop_guarded("ServantManager", || {
             self.servant_manager.store(Arc::new(None));
             self.servant_manager.reclaim();

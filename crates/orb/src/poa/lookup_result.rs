@@ -56,7 +56,7 @@ impl UpcallTarget<'_> {
 
     pub(crate) fn deactivate(&self) {
         if self.in_map {
-            // Another thread may have deactivated the object.
+            // Another thread may have deactivated the object, so an error is ignored.
             let _ = self.poa.deactivate(self.id, DeactivationReason::DEACTIVATED);
         }
     }

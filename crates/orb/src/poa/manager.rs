@@ -26,7 +26,7 @@ use crate::server_context::{self, ServerContext};
 /// The state of a POA manager, which decides the treatment of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagerState {
-    /// Requests wait; the state of a new manager.
+    /// New requests wait. A new manager is in this state.
     Holding,
     /// Requests run.
     Active,

@@ -398,7 +398,8 @@ impl PoaCore {
     }
 
     fn remove_object(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
-        // Other threads may have removed the object and activated another object under this id.
+        // Other threads may have removed the object and activated another object under this id, so
+        // the location is looked up now.
         let Some((place, servant)) = self.find_location(id) else {
             self.release_id(id);
             return Err(PoaError::ObjectNotActive);
@@ -468,7 +469,7 @@ impl PoaCore {
             })
         };
         // Under UNIQUE_ID the servant's activation is released after its etherealization, so that
-        // the servant cannot be activated before.
+        // the servant cannot be activated earlier.
         let multiple = self.policies.id_uniqueness == IdUniqueness::Multiple;
         let remaining = multiple && self.release_servant(&servant);
         if let (Some(DeactivationReason { cleanup, etherealize: true }), Some(ServantManager::Activator(activator))) =

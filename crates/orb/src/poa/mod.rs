@@ -136,7 +136,8 @@ pub(crate) struct PoaCore {
     path: Box<[u8]>,
     parent: Option<Weak<PoaCore>>,
     phase: AtomicU8,
-    /// Changed with AcqRel, read with Acquire.
+    /// Number of the POA's objects in the ORB's table of keys. Changed with AcqRel, read with
+    /// Acquire.
     keyed_objects: AtomicUsize,
     tables: Mutex<MapTables>,
     children: Mutex<Children>,

@@ -91,7 +91,8 @@ impl PoaTable {
         let writer = HashIndexWriter::new("object key index", LockScope::Orb);
         let last_out = |_, _, entry| match entry {
             KeyEntry::Object { poa, servant, id, .. } => poa.finish_deactivation(&id, servant),
-            // Dropping the target of a plain key may run code of the application.
+            // Dropping the target of a plain key may run code of the application, so the drop is
+            // guarded.
             KeyEntry::Plain(plain) => {
                 let client = Arc::clone(plain.target.client());
                 if let Some(root) = PoaTable::of(&client).and_then(PoaTable::root) {
@@ -286,8 +287,8 @@ impl PoaTable {
         if let Some(KeyEntry::Object { poa, servant, id, priority }) = entry.as_deref()
             && poa.has_fast_path()
             && let Some(running) = self.poas.get(poa.slot_id.slot, poa.slot_id.generation)
-            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). If another
-            // thread ends the fast path after this check, it finds this thread among the users.
+            // `get` has counted this thread as a user (`GenerationalSlab::user_count`). A thread
+            // that ends the fast path after this check finds this thread among the users.
             && running.has_fast_path()
         {
             let mut at = None;
@@ -459,7 +460,7 @@ impl PoaTable {
         if let Some(hold) = poa.wait_for_activator() {
             return Some(LookupResult::MustWait(hold));
         }
-        // The activator may have returned as a result of the destruction.
+        // The activator may have returned because the POA is being destroyed.
         if poa.slow_path_reasons() & slow_path::DESTROYING != 0 {
             return Some(LookupResult::Refused(being_destroyed()));
         }
@@ -650,7 +651,8 @@ impl PoaTable {
         let plain: Vec<_> = plain.collect();
         let Some(root) = self.root() else { return };
         for key in plain {
-            // Dropping the target of a plain key may run code of the application.
+            // Dropping the target of a plain key may run code of the application, so the drop is
+            // guarded.
             root.drop_guarded("Servant", || _ = self.unbind_plain(&key));
         }
     }

@@ -38,11 +38,11 @@ impl Poa {
     /// requests until it is activated.
     ///
     /// # Errors
-    /// [`PoaError::AdapterAlreadyExists`], also while a child of this name is being destroyed;
-    /// [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this POA is
-    /// being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the path is
-    /// longer than 65,535 bytes, or the manager belongs to another ORB; NO_RESOURCES at the maximum
-    /// number of POAs.
+    /// [`PoaError::AdapterAlreadyExists`] if a child has this name, even while that child is being
+    /// destroyed; [`PoaError::InvalidPolicy`] for conflicting policies; BAD_INV_ORDER 17 while this
+    /// POA is being destroyed, OBJECT_NOT_EXIST 4 afterwards; BAD_PARAM if the name has a NUL, the
+    /// path is longer than 65,535 bytes, or the manager belongs to another ORB; NO_RESOURCES at the
+    /// maximum number of POAs.
     pub fn create_poa(&self, name: &str, manager: Option<&PoaManager>, policies: PoaPolicies) -> Result<Poa, PoaError> {
         self.create_rt_poa(name, manager, policies, &RtPolicies::default())
     }
@@ -139,7 +139,7 @@ impl Poa {
     /// Sets the adapter activator, which creates missing children; `None` removes it.
     pub fn set_adapter_activator(&self, activator: Option<Arc<dyn AdapterActivator>>) {
         let mut family = self.core.children.lock();
-        // A dead POA keeps no object of the application.
+        // A dead POA keeps no object of the application, so the new activator is dropped.
         let old = if self.core.phase() == PoaPhase::Dead {
             activator
         } else {
@@ -253,8 +253,8 @@ impl PoaCore {
             let living = family.get(name).map(|child| (child.phase() == PoaPhase::Alive).then(|| Arc::clone(child)));
             let arriving = family.pending(name).map(|arriving| arriving.thread);
             match (living, arriving) {
-                // Before the activator returns, the child is found by the thread that runs the
-                // activator and by callers that do not ask for activation.
+                // Before the activator returns, only two kinds of callers find the child: the
+                // thread that runs the activator, and callers that do not ask for activation.
                 (Some(Some(child)), None) => return ChildResult::Found(child),
                 (Some(Some(child)), Some(thread)) if thread == thread_number() || !activate_it => {
                     return ChildResult::Found(child);

@@ -23,8 +23,8 @@ impl ConnectionBand {
     }
 
     /// Returns the band of calls at the native priority to which `priority` is mapped. If the ORB's
-    /// scheduling class is `Fair`, priorities have no native priority, and this is the band of the
-    /// calling thread.
+    /// scheduling class is `Fair`, priorities have no native priority, and the function returns the
+    /// band of the calling thread.
     ///
     /// # Errors
     /// DATA_CONVERSION 2 for a priority that cannot be mapped.

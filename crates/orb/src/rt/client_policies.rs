@@ -50,9 +50,9 @@ pub(crate) struct ClientPolicies {
 }
 
 impl ClientPolicies {
-    /// Takes from `wider` what `self` does not set. Connections are private if `self` or `wider`
-    /// asks for it.
-    pub(crate) fn or(self, wider: &ClientPolicies) -> Self {
+    /// Fills the policies that `self` does not set from `wider`. Connections are private if `self`
+    /// or `wider` asks for private connections.
+    pub(crate) fn with_defaults_from(self, wider: &ClientPolicies) -> Self {
         let or = |own: Vec<_>, wider: &Vec<_>| if own.is_empty() { wider.clone() } else { own };
         ClientPolicies {
             bands: if self.bands.is_empty() { wider.bands.clone() } else { self.bands },

@@ -330,8 +330,9 @@ impl LaneConfig {
     }
 }
 
-/// The treatment of a request whose priority no lane of the pool has. It applies to requests for
-/// which neither a priority band of the POA nor the band of the connection selects a lane.
+/// The treatment of a request whose priority no lane of the pool has. The treatment applies to
+/// requests for which neither a priority band of the POA nor the band of the connection selects a
+/// lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnmatchedPriority {

@@ -14,7 +14,7 @@ pub struct TaskBinding {
     /// The native priority, 1 to 99. The thread of a task with a
     /// [deadline](field@TaskRules::deadline) waits at this priority, 98 or 99, for its next job,
     /// and the job then takes the level of its deadline. A thread in the ordinary class
-    /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores it.
+    /// ([`SchedulingClass::Fair`](super::SchedulingClass::Fair)) ignores the priority.
     pub priority: u8,
     /// The limits on the task's requests.
     pub rules: TaskRules,
@@ -35,7 +35,7 @@ impl TaskBinding {
     }
 }
 
-/// The limits on the requests of a task. By default there are none.
+/// The limits on the requests of a task. By default no limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct TaskRules {
@@ -110,11 +110,11 @@ impl TaskRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum JobOverrunAction {
-    /// The job runs on.
+    /// The job continues unchanged.
     #[default]
     Report,
     /// The rest of the job runs in the ordinary class, below all tasks. If the ORB's threads are in
-    /// the ordinary class, the job runs on.
+    /// the ordinary class, the job continues unchanged.
     Demote,
     /// The rest of the job runs as with [`Demote`](Self::Demote), and its client gets TIMEOUT
     /// ([`minor::OVERRUN`](crate::minor::OVERRUN)) in place of the results. If the servant raises
@@ -140,7 +140,7 @@ pub struct BestEffortShare {
     pub period: Duration,
     /// The time that each piece of work costs beyond the processor time of its thread, less than
     /// the budget: the context switches by which a thread displaces a task and the task returns.
-    /// The budget is charged with it whenever a thread begins to work. 0 by default.
+    /// The budget is charged with this time whenever a thread begins to work. 0 by default.
     pub request_cost: Duration,
 }
 
@@ -167,14 +167,15 @@ impl BestEffortShare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BestEffortUse {
-    /// The core.
+    /// The number of the core.
     pub core: usize,
-    /// The processor time that the core's threads without a task have used above all tasks, with
-    /// the [cost of each piece of work](field@BestEffortShare::request_cost).
+    /// The processor time that the core's [best-effort
+    /// threads](field@CorePoolConfig::best_effort_threads) have used above all tasks, plus the
+    /// [cost of each piece of work](field@BestEffortShare::request_cost).
     pub used_time: Duration,
     /// Number of periods in which the budget was used up.
     pub exhausted_periods: u64,
-    /// True if the core has threads without a task, and these run above all tasks at present.
+    /// True if the core has best-effort threads, and they run above all tasks at present.
     pub runs_above_tasks: bool,
 }
 
@@ -191,19 +192,20 @@ pub trait TaskBinder: Send + Sync + 'static {
 /// The way in which a core pool brings the requests of tasks to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CorePoolMode {
-    /// A thread of the task's core becomes the only reader of the task's connection. Its requests
-    /// cost no hand-over.
+    /// A thread of the task's core becomes the only reader of the task's connection. The
+    /// connection's requests cost no hand-over.
     #[default]
     Bound,
     /// The manager reads the requests of all tasks above all tasks, on the first core of the pool.
     /// It hands each request over to a sleeping thread of the task's core. This is the architecture
     /// of the MC-ORB paper.
     ///
-    /// The manager has two threads. The second one goes on if the first one blocks.
+    /// The manager has two threads. While one thread blocks, the other one reads.
     Manager,
     /// The threads of tasks wait for requests above all tasks. The thread that has read a request
-    /// takes the core and the priority of its task, runs it, and waits again on this core. The pool
-    /// must permit at least two threads, because one thread always remains to read.
+    /// takes the core and the priority of the request's task, runs the request, and waits again on
+    /// this core. The pool must permit at least two threads, because one thread always remains to
+    /// read.
     LeaderFollowers,
     /// Connections are bound as with [`Bound`](Self::Bound), and each thread has the priority of
     /// its task, but runs on each core of the pool. [`TaskBinding::core`] has no effect. Deadlines
@@ -238,17 +240,19 @@ pub struct CorePoolConfig {
     /// Default: 64.
     pub max_threads: u32,
     /// True if the client of a request for which no thread is free gets TRANSIENT (the standard's
-    /// minor code 1). Otherwise a thread without a task runs the request. Default: false.
-    pub refuse_without_thread: bool,
-    /// Number of threads that accept connections, and that serve requests without a task. They are
-    /// in the ordinary class, except while a [`best_effort_share`](field@Self::best_effort_share)
-    /// lets them run above all tasks. Default: 4.
+    /// minor code 1). Otherwise a [best-effort thread](field@Self::best_effort_threads) runs the
+    /// request. Default: false.
+    pub refuses_without_thread: bool,
+    /// Number of best-effort threads, which accept connections, and serve requests that belong to
+    /// no task. They are in the ordinary class, except while a
+    /// [`best_effort_share`](field@Self::best_effort_share) lets them run above all tasks. Default:
+    /// 4.
     pub best_effort_threads: u32,
     /// The share of each core that requests without a task get. With a share, the
     /// [`best_effort_threads`](field@Self::best_effort_threads), at least one for each core, are
     /// distributed among the cores, and the native priority of a task without a deadline must be
-    /// below 98. A thread that a servant starts on such a thread is in the ordinary class, and
-    /// inherits its core. An admission must count the share as work above all tasks. Default:
+    /// below 98. A thread that a servant starts in a best-effort thread is in the ordinary class,
+    /// and inherits the core. An admission must count the share as work above all tasks. Default:
     /// `None`, so tasks can keep all other requests from running.
     pub best_effort_share: Option<BestEffortShare>,
     /// Stack size of each thread in bytes. Default: 1 MiB.
@@ -283,7 +287,7 @@ impl Default for CorePoolConfig {
             mode: CorePoolMode::Bound,
             threads_per_core: 4,
             max_threads: 64,
-            refuse_without_thread: false,
+            refuses_without_thread: false,
             best_effort_threads: 4,
             best_effort_share: None,
             thread_stack_size: 1 << 20,
@@ -301,7 +305,7 @@ setters!(CorePoolConfig {
     mode: CorePoolMode,
     threads_per_core: u32,
     max_threads: u32,
-    refuse_without_thread: bool,
+    refuses_without_thread: bool,
     best_effort_threads: u32,
     thread_stack_size: usize,
     task_endpoint_count: u32,
@@ -353,14 +357,14 @@ pub struct CorePoolCounts {
     /// Changes of a thread's core or priority, because the task that it served got another core or
     /// priority.
     pub threads_moved: u64,
-    /// Connections that returned to the threads without a task, because their task ended.
+    /// Connections that returned to the best-effort threads, because their task ended.
     pub connections_unbound_by_task_end: u64,
-    /// Requests of admitted tasks that ran without their core and priority, because the pool had no
-    /// thread for them
+    /// Requests of admitted tasks that ran as best effort, without the core and priority of their
+    /// task, because no thread was free for the task
     /// ([`Event::TaskNotBound`](crate::Event::TaskNotBound)).
     pub requests_not_bound: u64,
     /// Requests of tasks for which no thread was free, and whose clients got TRANSIENT
-    /// ([`CorePoolConfig::refuse_without_thread`]). They are not counted in
+    /// ([`CorePoolConfig::refuses_without_thread`]). They are not counted in
     /// `requests_not_bound`.
     pub without_thread: u64,
     /// Requests of tasks that were handed over to a thread that does not read their connection.
@@ -368,8 +372,8 @@ pub struct CorePoolCounts {
     /// Requests of tasks that the thread ran that had read them, with
     /// [`CorePoolMode::LeaderFollowers`].
     pub led: u64,
-    /// Requests without a task that the thread of a task's connection read. Threads without a task
-    /// ran them. LocateRequests are not counted.
+    /// Requests without a task that the thread of a task's connection read. Best-effort threads ran
+    /// these requests. LocateRequests are not counted.
     pub requests_without_task: u64,
     /// Jobs that used more processor time than the budget of their task
     /// ([`TaskRules::budget`](field@TaskRules::budget)).
@@ -386,8 +390,8 @@ pub struct CorePoolCounts {
     /// Oneways above the rate of their task, which were dropped.
     pub oneways_dropped_by_rate: u64,
     /// Tasks that left the set, because the kernel refused a core or a priority to them
-    /// ([`Event::TaskRefused`](crate::Event::TaskRefused)). A task that is set again, and for which
-    /// the kernel refuses the same again, is counted and reported once.
+    /// ([`Event::TaskRefused`](crate::Event::TaskRefused)). If the task is set again and the kernel
+    /// refuses the same request again, the task is not counted and reported again.
     pub tasks_refused_by_kernel: u64,
     /// Number of connections that are bound now.
     pub currently_bound_connections: u64,
@@ -398,7 +402,7 @@ pub struct CorePoolCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedTask {
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// The number of the refused core; `None` if the kernel refused a priority. The core may be
     /// lost, which the program may notice later.
@@ -408,7 +412,7 @@ pub struct RefusedTask {
 }
 
 /// The times of a task's jobs at the server since the task was admitted. A job is a request that
-/// threads of the pool ran for the task. A LocateRequest is no job.
+/// threads of the pool ran for the task. A LocateRequest is not a job.
 ///
 /// A time lasts from the moment at which the task's thread has read the request until the reply is
 /// written. It includes the time in which more urgent threads had the core. If another thread read
@@ -418,7 +422,7 @@ pub struct RefusedTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskMeasurement {
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// Number of jobs that have ended.
     pub jobs: u64,
@@ -436,7 +440,7 @@ pub struct TaskMeasurement {
 pub struct CoreJob {
     /// The number of the record. Records are numbered in the order in which the jobs end.
     pub number: u64,
-    /// The task's number.
+    /// The number of the task, as the pool's [`TaskBinder`] returns it.
     pub task: u64,
     /// The core on which the job began.
     pub core: usize,

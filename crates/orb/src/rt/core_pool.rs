@@ -37,7 +37,8 @@ use crate::thread_context::ThreadpoolId;
 /// reader of the connection. It serves the requests of this object key at the task's core and
 /// priority, whatever priority the requests carry and to whichever POA the object belongs. Requests
 /// of another task on this connection are handed over to another free thread for tasks, if there is
-/// one, and requests without a task to the threads without a task.
+/// one, and requests without a task to the [best-effort
+/// threads](field@CorePoolConfig::best_effort_threads).
 ///
 /// This is the default [mode](field@CorePoolConfig::mode). In the modes
 /// [`Manager`](CorePoolMode::Manager) and [`LeaderFollowers`](CorePoolMode::LeaderFollowers) a
@@ -63,10 +64,11 @@ impl CorePool {
     /// Replaces the tasks whose connections the pool serves.
     ///
     /// The threads of bound connections take changed cores and priorities at once. The thread of a
-    /// task that is not in `tasks` finishes its running request. Within 100 ms of its end, it
-    /// returns the connection to the threads without a task. A request that waits for the rate of
-    /// its task waits by the new rate, or runs at once without a task if its task has ended. Has no
-    /// effect after the end of the pool.
+    /// task that is not in `tasks` finishes its running request. Within 100 ms of the end of this
+    /// request, the thread returns the connection to the [best-effort
+    /// threads](field@CorePoolConfig::best_effort_threads). A request that waits for the rate of
+    /// its task then waits by the new rate. If its task has ended, the request runs at once as best
+    /// effort. Has no effect after the end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a
@@ -79,8 +81,8 @@ impl CorePool {
     }
 
     /// Replaces the tasks as [`set_tasks`](Self::set_tasks) does. The pool keeps the measurements
-    /// of the `demoted` tasks, which have no core at present. Their requests run as requests
-    /// without a task: they are best effort, and no jobs.
+    /// of the `demoted` tasks, which have no core at present. Their requests run as best effort,
+    /// and are not jobs.
     ///
     /// # Errors
     /// The errors of [`set_tasks`](Self::set_tasks).
@@ -108,8 +110,8 @@ impl CorePool {
         Ok(())
     }
 
-    /// Limits tasks to one operation each. Requests for other operations are best effort, and no
-    /// jobs. A task that is not in `operations` has no limit. Replaces the earlier limits; call
+    /// Limits tasks to one operation each. Requests for other operations are best effort, and are
+    /// not jobs. A task that is not in `operations` has no limit. Replaces the earlier limits; call
     /// this method before the task is first in [`set_tasks`](Self::set_tasks). Has no effect after
     /// the end of the pool.
     pub fn set_operations(&self, operations: &[(u64, &str)]) {
@@ -136,7 +138,8 @@ impl CorePool {
         self.endpoints.take_at(addresses)
     }
 
-    /// Returns the addresses of the references that have no [`TaskEndpoint`]. No address has port 0.
+    /// Returns the addresses of the references that have no [`TaskEndpoint`]. No address has port
+    /// 0.
     #[must_use]
     pub fn addresses(&self) -> &[Endpoint] {
         self.endpoints.shared()
@@ -155,18 +158,19 @@ impl CorePool {
     /// it may be running. Further requests of the task are best effort until the task is in a new
     /// set. [`Event::TaskRefused`](crate::Event::TaskRefused) reports the task
     /// ([`report_refused_tasks`](Self::report_refused_tasks)).
-    /// [`mark_core_lost`](Self::mark_core_lost) forgets the refusals of its core that are not
-    /// returned yet, because the core's tasks get other cores. The pool keeps at most 10,000
-    /// refusals. The list is empty after the end of the pool.
+    /// [`mark_core_lost`](Self::mark_core_lost) forgets the refusals of the lost core that this
+    /// method has not returned yet, because the core's tasks get other cores. The pool keeps at
+    /// most 10,000 refusals. The list is empty after the end of the pool.
     #[must_use]
     pub fn take_refused_tasks(&self) -> Vec<RefusedTask> {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.take_refused_tasks())).unwrap_or_default()
     }
 
     /// Reports [`Event::TaskRefused`](crate::Event::TaskRefused) for each refused task that the
-    /// pool's threads have not reported yet. The threads report it with the next request of a task
-    /// at the latest. [`set_tasks`](Self::set_tasks) reports nothing, because its caller may hold
-    /// locks. The caller of this method must hold no lock that the ORB's observer may need.
+    /// pool's threads have not reported yet. The threads report such a task with the next request
+    /// of a task at the latest. [`set_tasks`](Self::set_tasks) reports nothing, because its caller
+    /// may hold locks. The caller of this method must hold no lock that the ORB's observer may
+    /// need.
     pub fn report_refused_tasks(&self) {
         if let (Some(orb), Some(lane)) = (self.orb.upgrade(), self.lane.upgrade())
             && let Some(threads) = lane.core_pool()
@@ -256,8 +260,8 @@ impl CorePool {
 
     /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
     /// or a priority to one of its threads, the ORB's threads are in the ordinary class, or the
-    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None` otherwise,
-    /// and after the end of the pool.
+    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None`
+    /// otherwise, and after the end of the pool.
     #[must_use]
     pub fn missing_guarantee_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()
@@ -316,7 +320,7 @@ pub(crate) fn create(
         index: 0,
         priority: Priority::MIN,
         ceiling: None,
-        // The threads never change their priority for a request.
+        // The threads never change their priority for a request, as in a lane.
         is_lane: true,
         is_highest: false,
         scheduling: None,
@@ -342,7 +346,7 @@ pub(crate) fn create(
         mode: config.mode,
         threads_per_core: count(config.threads_per_core),
         max_threads: count(config.max_threads),
-        refuse_without_thread: config.refuse_without_thread,
+        refuses_without_thread: config.refuses_without_thread,
         best_effort_threads,
         best_effort_share: config.best_effort_share,
         class: adapter.config().rt.scheduling,

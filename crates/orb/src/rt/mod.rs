@@ -186,8 +186,7 @@ impl RtOrb {
     }
 
     /// Sets the ORB's default policies. A POA that is created later inherits the priority model,
-    /// the thread pool and the server protocols from them, unless the policies of the POA set
-    /// these.
+    /// the thread pool and the server protocols from them, unless the policies of the POA set them.
     ///
     /// # Errors
     /// BAD_INV_ORDER 4 after shutdown.

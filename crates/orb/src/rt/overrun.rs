@@ -39,7 +39,7 @@ pub(crate) fn start_cpu_monitor(orb: &OrbContext) -> io::Result<()> {
     ensure_cpu_monitor(orb)
 }
 
-/// Starts the thread that lowers priorities at the end of budgets, unless it runs.
+/// Starts the thread that lowers priorities at the end of budgets, unless it runs already.
 ///
 /// # Errors
 /// If the kernel refuses to start a thread.

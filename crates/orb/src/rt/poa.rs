@@ -78,7 +78,7 @@ impl RtPoa {
     /// # Errors
     /// The index of the policy that is invalid or conflicts with other policies.
     pub(crate) fn new(orb: &ServerContext, policies: &RtPolicies) -> Result<Option<Self>, PolicyIndex> {
-        let policies = policies.or(&orb.rt().policies.lock());
+        let policies = policies.with_defaults_from(&orb.rt().policies.lock());
         if policies.is_empty() {
             return Ok(None);
         }
@@ -190,8 +190,8 @@ impl RtPoa {
         self.object_priorities.get(id)
     }
 
-    /// Decides which thread runs a request. `id` is the id of the request's object, `object` the
-    /// priority that was assigned to the object.
+    /// Decides which thread runs a request. `id` is the id of the request's object, and `object` is
+    /// the priority that the program assigned to the object.
     #[inline]
     pub(crate) fn place_request(
         &self,
@@ -226,7 +226,7 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose_lane(asked, object, wanted.band) {
-            // If no lane suits an implied priority, the request runs without it.
+            // If no lane suits an implied priority, the request runs without a priority.
             Err(_) if is_implied => (None, self.rules().choose_lane(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))
@@ -237,7 +237,8 @@ impl RtPoa {
             Ok(place) => place,
             Err(violation) => return RequestPlacement::Refused(self.violation_error(violation, asked)),
         };
-        // A priority band can select a lane with a higher priority than the request asks for.
+        // A priority band can select a lane with a higher priority than the request asks for, so
+        // the ceiling is checked again.
         if let (Some(found), Some(asked)) = (priority, asked)
             && found > asked.max(ceiling)
             && !self.is_server_declared()
@@ -267,9 +268,10 @@ impl RtPoa {
         self.rules().choose_lane(None, object, None).ok().and_then(|choice| choice.priority).unwrap_or(Priority::MIN)
     }
 
-    /// Chooses the lane at whose address the request arrived. Returns `None` if this is no lane of
-    /// the pool, if the pool's rule is not [`UnmatchedPriority::ServeInArrivalLane`], or if the POA
-    /// has bands and none contains the lane's priority.
+    /// Chooses the lane at whose address the request arrived. Returns `None` if the lane does not
+    /// belong to the POA's pool, if the pool's rule is not
+    /// [`UnmatchedPriority::ServeInArrivalLane`], or if the POA has bands and none contains the
+    /// lane's priority.
     #[cold]
     fn place_in_arrival_lane(&self, origin: Option<&ConnectionOrigin>) -> Option<LaneChoice> {
         let (pool, (number, index)) = (self.pool.as_ref()?, origin?.lane_numbers);

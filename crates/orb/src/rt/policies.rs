@@ -55,7 +55,7 @@ pub(crate) struct CheckedPolicies {
 impl RtPolicies {
     /// Takes from `wider` the priority model, thread pool or list of server protocols that `self`
     /// does not set.
-    pub(crate) fn or(&self, wider: &RtPolicies) -> RtPolicies {
+    pub(crate) fn with_defaults_from(&self, wider: &RtPolicies) -> RtPolicies {
         let server_protocols =
             if self.server_protocols.is_empty() { &wider.server_protocols } else { &self.server_protocols };
         RtPolicies {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(published.iter().map(|(policy, _)| *policy).collect::<Vec<_>>(), [45, 43, 40]);
         assert_eq!(PriorityModelValue::parse(&published[2].1), Ok(PriorityModelValue { model: 1, server_priority: 9 }));
         assert_eq!(rt::parse_priority_bands(&published[0].1), Ok(vec![(5, 15)]));
-        let inherited = RtPolicies::default().or(&policies);
+        let inherited = RtPolicies::default().with_defaults_from(&policies);
         assert_eq!((inherited.priority_model, inherited.priority_bands), (policies.priority_model, None));
     }
 }

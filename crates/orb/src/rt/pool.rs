@@ -136,7 +136,7 @@ fn create_pool(
 }
 
 pub(super) fn begin_pool(adapter: &Arc<ObjectAdapter>) -> Result<ThreadpoolId, SystemException> {
-    // The monitor starts first: if this fails, there is nothing to undo.
+    // The monitor starts first: if its start fails, there is nothing to undo.
     adapter.hangup_monitor().start().map_err(|error| no_resources(format!("a thread cannot be started: {error}")))?;
     adapter.server().enable_rt();
     Ok(ThreadpoolId::from_number(adapter.server().rt().last_id.fetch_add(1, Ordering::Relaxed) + 1))
@@ -350,7 +350,7 @@ fn close_pool(adapter: &Arc<ObjectAdapter>, pool: &Threadpool) {
     threads.extend(pool.lanes.iter().flat_map(|lane| lane.stop()));
     adapter.events().replies_unread(pool.lanes.iter().flat_map(|lane| lane.abort_draining()));
     for thread in threads {
-        // The panic hook has reported a panic of the thread.
+        // The panic hook has reported a panic of the thread, so the result is ignored.
         let _ = thread.join();
     }
 }

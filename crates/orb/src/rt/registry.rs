@@ -20,7 +20,7 @@ use crate::thread_context::{self, ThreadpoolId};
 pub(crate) struct Threadpool {
     pub(crate) id: ThreadpoolId,
     pub(crate) lanes: Vec<Arc<Lane>>,
-    /// Empty in a pool without lanes.
+    /// The priorities of the lanes; empty in a pool without lanes.
     pub(crate) priorities: Box<[Priority]>,
     pub(crate) unmatched_priority: UnmatchedPriority,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,

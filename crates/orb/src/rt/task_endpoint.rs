@@ -51,8 +51,8 @@ impl TaskEndpoints {
 }
 
 /// An endpoint that one task of a core pool has ([`CorePool::take_task_endpoint`]). It has an
-/// address for each address of the pool. Its drop returns it to the pool, which may then assign it
-/// to another task.
+/// address for each address of the pool. The drop of the value returns the endpoint to the pool,
+/// which may then assign it to another task.
 ///
 /// [`CorePool::take_task_endpoint`]: super::CorePool::take_task_endpoint
 #[derive(Debug)]

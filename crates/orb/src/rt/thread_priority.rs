@@ -125,7 +125,7 @@ fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)
         && thread_context::current_scheduling().is_ok_and(|now| can_lower(now, native))
     {
-        // The kernel permits every thread to lower its priority.
+        // The kernel permits every thread to lower its priority, so no error is expected.
         let _ = thread_context::set_scheduling(native);
     }
 }

@@ -1,5 +1,5 @@
-//! Accepting of connections. If the lane is full or the process has no free descriptor, the lane
-//! tries to evict a connection.
+//! The accepting of connections. If the lane is full or the process has no free descriptor, the
+//! lane tries to evict a connection.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -137,7 +137,7 @@ impl<S: Architecture<S>> Lane<S> {
                     may_make_room = false
                 }
                 // ConnectionAborted means that the peer has closed its connection before it was
-                // accepted.
+                // accepted, so nothing is reported.
                 (Err(error), Some(listener)) if error.kind() != io::ErrorKind::ConnectionAborted => {
                     self.accept_starved.store(true, Ordering::Release);
                     handler.context().events().report(&Event::AcceptFailed { listener, error: error.to_string() });
@@ -160,7 +160,8 @@ impl<S: Architecture<S>> Lane<S> {
             && let Some(lowest) = self.lowest()
             && !std::ptr::eq(self, &*lowest)
         {
-            // Requests of a peer on another machine must not occupy this lane's threads.
+            // Requests of a peer on another machine must not occupy this lane's threads, so the
+            // lowest lane serves the connection.
             return lowest.adopt(handler, stream);
         }
         let peer = stream.peer().clone();
@@ -219,8 +220,8 @@ impl<S: Architecture<S>> Lane<S> {
         };
         handler.context().events().connection_opened();
         if self.closing.load(Ordering::SeqCst) {
-            // The thread that closes the lane may have listed the connections before this one was
-            // inserted.
+            // The thread that closes the lane may have listed the connections before this
+            // connection was inserted, so this thread retires it.
             drop(connection);
             return handle.into_iter().for_each(|handle| self.retire_connection(handler.context(), handle));
         }

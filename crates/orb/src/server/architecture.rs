@@ -105,7 +105,7 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
         0
     }
 
-    /// Returns true if threads of the lane may poll rings in shared memory. Not asked if
+    /// Returns true if threads of the lane may poll rings in shared memory. Not called if
     /// [`may_spin`](Self::may_spin) returns false.
     fn may_poll_rings(&self) -> bool {
         false

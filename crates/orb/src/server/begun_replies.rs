@@ -31,7 +31,7 @@ impl BegunReplies {
 
     pub(super) fn watch(&self, readiness: BorrowedFd<'_>, token: u64, begins: bool) {
         let Some(epoll) = self.epoll() else { return };
-        // Shared memory reports room by the same event as input.
+        // Shared memory reports room by the same event as input, so both are watched.
         let interest = Interest::READABLE | Interest::WRITABLE | Interest::EDGE;
         // A failure is harmless: the lane's epoll instance reports the room too, after earlier
         // events.

@@ -26,10 +26,10 @@ pub enum Dispatch {
     /// connection run concurrently.
     ///
     /// In burst mode, one thread runs all requests of the pool. The mode begins when messages
-    /// arrive on one connection faster than the threads read them. It ends when this thread has
-    /// been idle for ten milliseconds, has run fewer than 200 messages in each of two successive
-    /// milliseconds, or has got more than an eighth of its messages in a millisecond from other
-    /// connections. Pools with priorities have no burst mode.
+    /// arrive on one connection faster than the threads read them. The mode ends when this thread
+    /// has been idle for ten milliseconds, has run fewer than 200 messages in each of two
+    /// successive milliseconds, or has received more than an eighth of its messages in a
+    /// millisecond from other connections. Pools with priorities have no burst mode.
     LeaderFollowers {
         /// Number of threads that serve the pool.
         threads: usize,

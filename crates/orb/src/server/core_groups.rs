@@ -24,7 +24,7 @@ use super::connection::GroupNumber;
 pub(super) const WAKE: u64 = u64::MAX;
 /// Token of the lane's own epoll instance in a group. No connection has it.
 pub(super) const LANE: u64 = u64::MAX - 1;
-/// Maximum number of groups. The kernel holds an entry for a connection in each of them.
+/// Maximum number of groups. The kernel holds an entry for a connection in each group.
 const MAX_GROUPS: usize = 8;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Group {
     cores: CpuSet,
 }
 
-/// The group of a thread, and what the thread knows of its core.
+/// The group of a thread, and the results of its comparisons with the cores of peers.
 #[derive(Debug, Default)]
 pub(super) struct ThreadGroup {
     pub(super) number: GroupNumber,
@@ -48,23 +48,24 @@ pub(super) struct ThreadGroup {
     pub(super) events: u32,
     pub(super) misplaced_checks: u32,
     pub(super) misdirected_checks: u32,
-    /// The cores that the thread might use when it entered the lane. `None` if it must not move.
+    /// The cores that the thread might use when it entered the lane. `None` if the thread must not
+    /// move.
     permitted: Option<CpuSet>,
 }
 
 impl CoreGroups {
     /// Creates the groups of a lane with this number of threads. Returns `None` if the threads may
-    /// use one core only, or if the kernel does not wake threads of the groups exactly.
+    /// use one core only, or if the kernel may wake the same thread for two arrivals.
     pub(super) fn new(threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> Option<Self> {
-        // Before Linux 6.18, two arrivals at the same time may wake the same thread, and leave one
-        // of the requests to this thread's group.
+        // Before Linux 6.18, two arrivals at the same time may wake the same thread. One request
+        // then waits for a thread of this group, even if a thread of another group is idle.
         let usable: Vec<usize> = match kernel_release::is_at_least(6, 18) {
             // Unit tests need groups on every machine.
             _ if cfg!(test) => vec![0, 1],
             true => thread::affinity(None).ok()?.iter().collect(),
             false => return None,
         };
-        // Without groups the lane works, too.
+        // The lane also works without groups, so an error is not reported.
         Self::of_cores(&usable, threads, lane, wake).ok()?
     }
 
@@ -75,7 +76,8 @@ impl CoreGroups {
         }
         let create = |number| {
             let epoll = Epoll::new()?;
-            // Level-triggered: a thread takes one event at a time from the lane's epoll instance.
+            // Level-triggered: a thread takes one event at a time from the lane's epoll instance,
+            // and the others must be reported again.
             epoll.add(lane.as_fd(), LANE, Interest::READABLE)?;
             epoll.add(wake, WAKE, Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE)?;
             let cores = usable[number * usable.len() / count..(number + 1) * usable.len() / count].iter().copied();
@@ -96,8 +98,8 @@ impl CoreGroups {
         entered
     }
 
-    /// Moves the calling thread to a core of its group. The kernel may move the thread on later.
-    /// A thread whose cores others have changed does not move again.
+    /// Moves the calling thread to a core of its group. The kernel may move the thread away later.
+    /// If the program has changed the thread's cores, the thread never moves again.
     pub(super) fn attract(&self, thread: &mut ThreadGroup) {
         thread.permitted = thread.permitted.filter(|permitted| thread::affinity(None).ok() == Some(*permitted));
         let Some(permitted) = thread.permitted else { return };
@@ -136,7 +138,7 @@ impl CoreGroups {
 
     pub(super) fn unwatch(&self, readiness: BorrowedFd<'_>) {
         for group in &self.groups {
-            // It fails if the group does not watch the descriptor.
+            // The removal fails if the group does not watch the descriptor.
             let _ = group.epoll.remove(readiness);
         }
     }

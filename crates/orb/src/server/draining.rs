@@ -124,7 +124,7 @@ impl DrainingConnections {
     }
 
     fn remove(&self, connection: &Connection) {
-        // The drop may close the stream, which is a system call.
+        // The drop may close the stream, which is a system call, so the lock is not held.
         let forgotten = self.0.lock().remove(connection.handle);
         connection.release_slot_if_unused();
         drop(forgotten);
@@ -215,7 +215,8 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         if self.is_stopping() {
-            // After its removal from the list, no thread can find the connection to close it.
+            // After the connection's removal from the list, no thread can find the connection to
+            // close it. So it is closed first.
             connection.close();
             self.draining.remove(&connection);
         } else {
@@ -286,8 +287,8 @@ impl<S: Architecture<S>> Lane<S> {
     /// Advances all drains and limits their time to `closing_time`. Returns true if connections
     /// have not ended.
     pub(crate) fn poll_all_draining(&self, context: &OrbContext) -> bool {
-        // A connection is added to the list before its `retiring` count ends, so one of the two
-        // shows it.
+        // A connection is added to the list before its `retiring` count ends, so either the list or
+        // the count shows it.
         let retiring = self.retiring.load(Ordering::Acquire) > 0;
         let now = clock::now();
         for connection in self.draining.snapshot() {

@@ -34,7 +34,7 @@ impl<S: Architecture<S>> Lane<S> {
             return Ok(None);
         }
         if events[0].token() == LANE {
-            // Another thread may have taken the event.
+            // Another thread may have taken the event, so this wait does not block.
             if self.epoll.wait(&mut events, Some(Duration::ZERO))? == 0 {
                 return Ok(None);
             }
@@ -50,8 +50,9 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(Some(events[0]))
     }
 
-    /// Notes the group of the peer's core, while the last packet of the connection is the peer's:
-    /// later it may be an acknowledgement of the reply, which this core has processed.
+    /// Notes the group of the peer's core now, while the last packet on the connection is from the
+    /// peer. Later the last packet may be an acknowledgement of the reply, which this core has
+    /// processed.
     fn begin_joining(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
         if let Some(connection) = self.connections.get(handle.0, handle.1) {
             let peers = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core));
@@ -85,7 +86,7 @@ impl<S: Architecture<S>> Lane<S> {
                 groups.unwatch(readiness);
             }
             self.epoll.modify(readiness, token, Interest::HANG_UP | Interest::EDGE)?;
-            // The groups report input that has arrived before.
+            // From here on the groups report input, including input that has arrived before.
             let is_watched = groups.watch(connection.group.peer(), readiness, token).is_ok();
             if !is_watched {
                 self.epoll.modify(readiness, token, interest(false))?;
@@ -111,9 +112,9 @@ impl<S: Architecture<S>> Lane<S> {
         was_watched
     }
 
-    /// Compares the core of the thread with the peer's core. If the peer is in another group,
-    /// this group becomes the first for the connection. A thread moves that serves its own group
-    /// from elsewhere.
+    /// Compares the core of the thread with the peer's core. If the peer is repeatedly found in
+    /// another group, that group becomes the first for the connection. A thread that repeatedly
+    /// serves its own group from a core of another group moves back.
     #[cold]
     fn compare_cores(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
         let Some(connection) = self.connections.get(handle.0, handle.1) else { return };
@@ -129,8 +130,8 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
-/// Counts successive checks with the result true. Returns true, and begins again, if there are
-/// enough.
+/// Counts successive checks with the result true. If there are enough, returns true and restarts
+/// the count.
 fn is_repeated(checks: &mut u32, result: bool) -> bool {
     *checks = if result { *checks + 1 } else { 0 };
     let is_enough = *checks >= CHECKS_BEFORE_CHANGE;
@@ -144,7 +145,7 @@ fn is_repeated(checks: &mut u32, result: bool) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use corelane_net::{Endpoint, Tcp, Transport, Wait};
+    use corelane_net::{Endpoint, TcpTransport, Transport, WaitLimit};
 
     use super::*;
     use crate::Orb;
@@ -154,7 +155,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Returns the next event that is no wake-up for a task.
+    /// Returns the next event that is not a wake-up for a task.
     fn input_event(lane: &strategy::Lane, worker: &mut Worker, timeout: Duration) -> Option<EpollEvent> {
         std::iter::repeat_with(|| lane.next_event(worker, Some(timeout)).unwrap())
             .find(|event| event.is_none_or(|event| event.token() != WAKE))
@@ -171,8 +172,8 @@ mod tests {
         let config = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let lane = strategy::Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
         let groups = lane.core_groups().unwrap();
-        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
-        let peer = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+        let listener = TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        let peer = TcpTransport::new().connect(listener.local_endpoint(), None).unwrap();
         lane.adopt(handler, std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap());
         let connection = lane.connections.iter().next().map(|connection| Arc::clone(&connection)).unwrap();
         let mut worker = Worker::new();
@@ -182,7 +183,7 @@ mod tests {
         for number in [1, 2, 1] {
             assert!(!connection.group.is_watched());
             for _ in 0..2 {
-                peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+                peer.send(CANCEL_REQUEST, WaitLimit::Block).unwrap();
                 worker.group.number = number;
                 let event = input_event(&lane, &mut worker, PATIENCE).unwrap();
                 assert_eq!(event.token(), token_of(connection.handle));
@@ -196,7 +197,7 @@ mod tests {
         assert!(lane.watch_in_groups(groups, &connection) && connection.group.is_watched());
         lane.watch_input(&connection, false);
         assert!(!connection.group.is_watched());
-        peer.send(CANCEL_REQUEST, Wait::Block).unwrap();
+        peer.send(CANCEL_REQUEST, WaitLimit::Block).unwrap();
         for number in [1, 2] {
             worker.group.number = number;
             assert!(input_event(&lane, &mut worker, Duration::ZERO).is_none(), "the connection is polled");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::giop::Header;
 
 use super::connection::Connection;
@@ -26,7 +26,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
         header: &Header,
         message: (&[u8], &[usize]),
         memory: &mut RequestMemory,
-        wait: Wait,
+        wait: WaitLimit,
         waited: Duration,
     ) -> bool;
 
@@ -38,7 +38,7 @@ pub(crate) trait RequestHandler: Send + Sync + Sized + 'static {
     fn effective_priority(&self, connection: &Connection, message: &Message) -> Option<i16>;
 
     /// Returns a number that identifies the object and the operation of a request; `None` if the
-    /// message is no request with a reply.
+    /// message is not a request with a reply.
     #[cfg(feature = "replies-first")]
     fn operation_hash(&self, header: &Header, octets: &[u8]) -> Option<u64>;
 

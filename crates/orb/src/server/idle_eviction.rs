@@ -112,10 +112,10 @@ impl<S: Architecture<S>> Lane<S> {
             && !connection.has_unread_input()
     }
 
-    /// Closes a connection that no thread uses. `evicted` is true if the close makes room for a new
-    /// connection. Returns false if a thread uses the connection, or if it is retired.
+    /// Closes a connection that no thread uses. `is_evicted` is true if the close makes room for a
+    /// new connection. Returns false if a thread uses the connection, or if it is retired.
     #[cold]
-    pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, evicted: bool) -> bool {
+    pub(super) fn close_idle(&self, context: &OrbContext, connection: &Connection, is_evicted: bool) -> bool {
         // The state changes before the removal from the slab: a thread that does not find the
         // connection in the slab reads in the state whether the peer gets CloseConnection.
         if !connection.begin_idle_close() {
@@ -135,7 +135,7 @@ impl<S: Architecture<S>> Lane<S> {
         context.events().connection_closed();
         let idle = connection.idle_for(self.idle_tracker.now(), clock::now());
         let peer = connection.stream.peer().clone();
-        context.events().report(&Event::IdleConnectionClosed { peer, idle, evicted });
+        context.events().report(&Event::IdleConnectionClosed { peer, idle, is_evicted });
         self.accept_again();
         true
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, Wait};
+use corelane_net::{ConnectionProperties, Endpoint, Listener, Peer, Stream, WaitLimit};
 use corelane_sched::Priority;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
@@ -134,7 +134,8 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // A connection may occupy its slot for a moment after it has stopped counting.
+        // A connection may occupy its slot for a moment after it has stopped counting, so there are
+        // twice as many slots.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
@@ -372,7 +373,7 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn run_task<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, work: LaneTask) {
         match work {
             LaneTask::Read(handle) => {
-                // `read` continues the drain of a retired connection, which is not in the slab.
+                // A retired connection is not in the slab. `read` continues its drain.
                 let listing = self.connections.get(handle.0, handle.1).and_then(|connection| connection.take_listing());
                 self.read(handler, worker, handle, listing.unwrap_or(ReadCause::Readiness));
             }
@@ -417,7 +418,7 @@ impl<S: Architecture<S>> Lane<S> {
         };
         let Some(started) = self.begin_waiting_request(waiting, message) else { return };
         let StartedRequest { guard, connection, message, waited } = started;
-        let goes_on = worker.dispatch(handler, &connection, message, Wait::Now, waited);
+        let goes_on = worker.dispatch(handler, &connection, message, WaitLimit::Now, waited);
         drop(guard);
         if !goes_on {
             self.retire_connection(handler.context(), connection.handle);
@@ -511,7 +512,8 @@ impl<S: Architecture<S>> Lane<S> {
             return false;
         };
         if cause == ReadCause::Readiness && connection.is_congested() {
-            // Some transports report room to write and input by one event.
+            // Some transports report room to write and input by one event, so the queue is flushed
+            // here as well.
             self.flush(handler.context(), handle);
         }
         let mut detached = None;
@@ -539,8 +541,8 @@ impl<S: Architecture<S>> Lane<S> {
             MessagePlacement::Elsewhere { reads_on } => return reads_on,
         };
         let goes_on = match detached {
-            None => worker.dispatch_in_place(handler, connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, WaitLimit::Now),
+            Some(message) => worker.dispatch(handler, connection, message, WaitLimit::Now, Duration::ZERO),
         };
         if !goes_on {
             self.retire_connection(handler.context(), connection.handle);
@@ -669,7 +671,8 @@ impl<S: Architecture<S>> Lane<S> {
             })
         });
         if matches!(watched, Some(Ok(()))) {
-            // Epoll does not report input that a thread has read into the connection's buffer.
+            // Epoll does not report input that a thread has read into the connection's buffer, so
+            // the connection is listed.
             self.list_connection(connection, ReadCause::Readiness);
         } else {
             self.retire_connection(context, connection.handle);
@@ -801,8 +804,8 @@ impl<S: Architecture<S>> Lane<S> {
             let Some(connection) = largest.filter(|connection| connection.memory_use().held_bytes() > 0) else {
                 return;
             };
-            // The connection may end later, and this loop must not close further connections for
-            // its memory.
+            // The connection may end later. Its memory is written off now, so that this loop closes
+            // no further connection for the same memory.
             let Some(octets) = connection.memory_use().write_off() else { continue };
             context
                 .events()
@@ -834,7 +837,7 @@ impl<S: Architecture<S>> ConnectionLane for Lane<S> {
     ) {
         let (token, interest) = (token_of(handle), interest(congested));
         self.unwatch_in_groups(group, readiness);
-        // A connection with a thread of its own is not in epoll.
+        // A connection with a thread of its own is not in epoll yet, so it is added.
         if self.epoll.modify(readiness, token, interest).is_err() {
             let _ = self.epoll.add(readiness, token, interest);
         }

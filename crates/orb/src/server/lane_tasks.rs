@@ -72,7 +72,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     pub(super) fn wake_idle_thread(&self) {
-        if self.wake_pending.raise() {
+        if self.wake_pending.try_raise() {
             counters::count_handoff();
             self.wake.notify();
         }

@@ -103,8 +103,8 @@ impl<'c> RunningRequest<'c> {
 
     fn reserve_shared(&self, octets: usize) -> bool {
         let (own, shared) = (&self.connection.running, &self.connection.memory_budget.running);
-        // The addition may make reservations of the connection's other requests fail, but none of
-        // other connections.
+        // The addition may make reservations of the connection's other requests fail, but not those
+        // of other connections.
         let sum = own.fetch_add(octets, Ordering::Relaxed).saturating_add(octets);
         let has_room = sum <= shared.limit() / 2 && shared.add(octets);
         if !has_room {
@@ -183,8 +183,8 @@ impl MemoryUse {
         self.set_unread(bytes);
     }
 
-    /// Stops counting the connection's unread replies as a reason to delay requests, until its
-    /// output changes.
+    /// Stops counting the connection's unread replies as a reason to delay requests, until the
+    /// connection's output changes.
     #[cfg(feature = "replies-first")]
     pub(crate) fn exempt_unread(&self) {
         self.set_unread(0);
@@ -221,9 +221,9 @@ impl MemoryUse {
         }
     }
 
-    /// Sets the connection's counted memory to 0 and, if it was not 0, counts nothing of it from
-    /// now on. Returns the number of bytes that were counted; `None` if it was 0, or if another
-    /// call has written the memory off.
+    /// Sets the connection's counted memory to 0 and, if it was not 0, counts none of its memory
+    /// from now on. Returns the number of bytes that were counted; `None` if it was 0, or if
+    /// another call has written the memory off.
     pub(crate) fn write_off(&self) -> Option<usize> {
         let total = &self.memory_budget.total;
         let take = || {
@@ -235,7 +235,8 @@ impl MemoryUse {
         if bytes == 0 || self.is_written_off.swap(true, Ordering::SeqCst) {
             return None;
         }
-        // Another thread may have added bytes between the first `take` and the setting of the flag.
+        // Another thread may have added bytes between the first `take` and the setting of the flag,
+        // so the memory is taken again.
         Some(bytes + take())
     }
 }

@@ -137,7 +137,8 @@ impl<S: Architecture<S>> Lane<S> {
         if !self.must_defer(handler, connection, (header, octets), Duration::ZERO) {
             return false;
         }
-        // The thread's buffer may be much larger than the message.
+        // The thread's buffer may be much larger than the message, so a copy of the message waits
+        // and the buffer is reused.
         let copy = Message::Assembled(*header, octets.to_vec(), Vec::new());
         let message = match detached.take() {
             Some(message @ Message::Assembled(..)) => message,
@@ -194,7 +195,8 @@ impl<S: Architecture<S>> Lane<S> {
         let refused = waiting.defer_for_memory(message);
         if refused.is_none() {
             self.memory_waits.add(handle, clock::now());
-            // Memory may have become free before the connection was on the list.
+            // Memory may have become free before the connection was on the list, so this thread
+            // checks again.
             self.resume_deferred(context);
         }
         refused
@@ -233,7 +235,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
         self.resume_deferred(context);
         if self.memory_waits.is_empty() && self.memory_budget.unread().held() == 0 {
-            // Replies of the remembered operations may have become small.
+            // Replies of the remembered operations may have become small, so the lane forgets the
+            // operations.
             self.memory_budget.large_replies().clear();
         }
     }

@@ -82,7 +82,7 @@ pub(super) fn target_of<'m>(
 }
 
 /// Returns the time for which the client of a request still waits, counted from the sending of the
-/// request. `None` if the request does not say it.
+/// request. `None` if the request does not carry this time.
 #[cfg(feature = "core-pool")]
 #[cold]
 pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) -> Option<Duration> {
@@ -96,8 +96,8 @@ pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) ->
 }
 
 fn is_oneway(header: &Header, octets: &[u8]) -> bool {
-    // In GIOP 1.0 and 1.1 a flag follows the service contexts, which are not read, so these
-    // requests count as two-way.
+    // In GIOP 1.0 and 1.1 the flag follows the service contexts. This function does not read them,
+    // so requests of these versions count as two-way.
     const RESPONSE_FLAGS: usize = 16;
     header.kind == MessageKind::Request
         && header.version.has_giop_1_2_headers()

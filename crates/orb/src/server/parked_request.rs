@@ -6,8 +6,9 @@ use std::fmt;
 /// Maximum number of requests in one list of parked requests, or in the queue of the main thread.
 /// Further requests are refused with TRANSIENT 1.
 pub(crate) const MAX_PARKED_REQUESTS: usize = 1024;
-/// Maximum total size in bytes of the requests in such a list or in that queue. Without this
-/// maximum, a peer could fill the memory of a server whose POA managers hold requests.
+/// Maximum total size in bytes of the requests in one list of parked requests, or in the queue of
+/// the main thread. Without this maximum, a peer could fill the memory of a server whose POA
+/// managers hold requests.
 pub(crate) const MAX_PARKED_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use super::connection::{Connection, WaitingRequest};
 use super::message::Message;
 use super::parked_request::ParkedRequest;
 
-/// Number of tasks in the list from which on requests that other lanes hand over are refused with
-/// TRANSIENT 1.
+/// Number of tasks in the list at which further requests that other lanes hand over are refused
+/// with TRANSIENT 1.
 const MAX_HANDED_OVER: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) enum LaneTask {
-    /// [`Connection::take_listing`] returns the cause of reading.
+    /// Reads a connection. [`Connection::take_listing`] returns the cause of reading.
     Read((u32, u32)),
     PollStream(Arc<Connection>),
     ShedMemory,

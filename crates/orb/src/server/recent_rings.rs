@@ -29,7 +29,7 @@ impl Default for RecentRings {
     }
 }
 
-// Relaxed: a token publishes no other data, and a lost or doubled one only affects polling.
+// Relaxed: a token publishes no other data, and a lost or doubled token only affects polling.
 impl RecentRings {
     pub(super) fn note(&self, token: u64) {
         let noted = self.rings.iter().find(|ring| ring.token.load(Ordering::Relaxed) == token);
@@ -44,8 +44,8 @@ impl RecentRings {
         }
     }
 
-    /// Returns the connections besides `served` that a thread polls in its next wait. Forgets those
-    /// that have been idle.
+    /// Returns the connections besides `served` that a thread polls in its next wait. Forgets
+    /// connections that have been idle.
     pub(super) fn others(&self, served: u64) -> impl Iterator<Item = u64> {
         self.rings.iter().filter_map(move |ring| {
             let token = ring.token.load(Ordering::Relaxed);

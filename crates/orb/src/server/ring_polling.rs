@@ -139,7 +139,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// Polls until bytes arrive, other work of the lane is found, or the time of `spin` is over.
-    /// The thread has given back its permit to poll when the function returns.
+    /// The thread has returned its permit to poll when the function returns.
     fn poll_rings_once(
         &self,
         worker: &mut Worker,
@@ -152,9 +152,11 @@ impl<S: Architecture<S>> Lane<S> {
             std::iter::once((None, first)).chain(others)
         };
         if begins_turn {
-            // Withdraws all requests for wake-ups before it asks for events.
+            // `has_arrived` withdraws the connection's request for a wake-up. All requests are
+            // withdrawn before the lane's events are checked.
             rings().for_each(|(_, connection)| _ = has_arrived(connection));
-            // An event that is there before polling begins does not show if polling is useful.
+            // An event that arrived before polling began does not count in the statistics of
+            // polling.
             if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
                 return Ok(Found::Event(event));
             }
@@ -186,7 +188,7 @@ impl<S: Architecture<S>> Lane<S> {
 
     /// Reads the bytes that have arrived on a connection that the thread has polled, and runs the
     /// message if it is complete. Returns true if a message was complete, or if bytes were read and
-    /// reading may go on.
+    /// reading may continue.
     fn read_polled<H: RequestHandler>(&self, handler: &Arc<H>, worker: &mut Worker, connection: Guard<'_>) -> bool {
         let handle = connection.handle;
         let Some(polled) = connection.stream.polled_input() else { return false };
@@ -196,8 +198,8 @@ impl<S: Architecture<S>> Lane<S> {
             self.receive_message(handler.context(), worker, &connection, ReadCause::Readiness, &mut detached);
         polled.end_polling();
         let Some(more) = received else {
-            // Perhaps no message is complete, another thread reads, reading is paused, or the input
-            // is over.
+            // There is no message to run: perhaps none is complete, another thread reads, reading
+            // is paused, or the input is over.
             return polled.position() != before && may_read(&connection);
         };
         let reads_on = self.run_message(handler, worker, &connection, detached, more);
@@ -238,8 +240,9 @@ fn has_arrived(connection: &Connection) -> bool {
     connection.stream.polled_input().is_some_and(PolledInput::poll)
 }
 
-/// Returns the result of a wait that has found no message. If the thread read bytes before, this
-/// may have left tasks on the lane's ready list, which the thread must look at before it sleeps.
+/// Returns the result of a wait that has found no message. If the thread has read bytes before, the
+/// reading may have left tasks on the lane's ready list, which the thread must look at before it
+/// sleeps.
 fn ended(has_read: bool) -> ControlFlow<Option<EpollEvent>> {
     if has_read { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
 }

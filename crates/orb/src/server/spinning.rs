@@ -102,7 +102,7 @@ impl<S: Architecture<S>> Lane<S> {
                 }
             }
         }
-        // An event that is there before polling begins does not show if polling is useful.
+        // An event that arrived before polling began does not count in the statistics of polling.
         if let Some(event) = self.next_event(worker, Some(Duration::ZERO))? {
             return Ok(Polled::Event(event));
         }
@@ -138,7 +138,7 @@ impl<S: Architecture<S>> Lane<S> {
         // The lock keeps the flag for congestion from changing.
         let watched = connection.with_output_locked(|| {
             if self.unwatch_in_groups(&connection.group, readiness) && !watches {
-                // The lane's own epoll instance did not watch the input.
+                // The lane's own epoll instance did not watch the input, so it needs no change.
                 return Ok(());
             }
             let interest = match (watches, connection.is_congested()) {
@@ -153,7 +153,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
-/// Notes the connection of the event. An event of no connection leaves the noted one.
+/// Notes the connection of the event. An event that belongs to no connection changes nothing.
 fn note_connection(worker: &mut Worker, event: EpollEvent) -> EpollEvent {
     if event.token() & LISTENER == 0 {
         worker.last_reported = Some(handle_of(event.token()));

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::exception::minor;
 use corelane_wire::giop::{Header, MessageKind};
@@ -106,7 +106,7 @@ impl Worker {
         connection: &Connection,
         context: &OrbContext,
     ) -> ReadResult {
-        self.read(reading, connection, context, Wait::Now)
+        self.read(reading, connection, context, WaitLimit::Now)
     }
 
     /// Reads until a message is complete, no input is left, or the input has ended or is faulty.
@@ -117,7 +117,7 @@ impl Worker {
         reading: &mut ReadState,
         connection: &Connection,
         context: &OrbContext,
-        wait: Wait,
+        wait: WaitLimit,
     ) -> ReadResult {
         let limits = &context.config().limits;
         let mut received = false;
@@ -141,14 +141,14 @@ impl Worker {
                     ControlFlow::Break(read) => return read,
                 }
             };
-            if received && reading.is_drained && wait == Wait::Now {
+            if received && reading.is_drained && wait == WaitLimit::Now {
                 return self.suspend(reading, connection);
             }
             let buffer = match &mut reading.partial {
                 Some(partial) => partial,
                 None => &mut self.buffer,
             };
-            if wait == Wait::Block && !buffer.is_empty() {
+            if wait == WaitLimit::Block && !buffer.is_empty() {
                 record_fragments(&reading.framer, buffer, connection);
             }
             let room = buffer.room(wanted, context.spares());
@@ -432,7 +432,7 @@ impl Worker {
         &mut self,
         handler: &Arc<H>,
         connection: &Arc<Connection>,
-        wait: Wait,
+        wait: WaitLimit,
     ) -> bool {
         let length = self.in_place_header.total_len();
         #[cfg(feature = "keep-octets")]
@@ -461,7 +461,7 @@ impl Worker {
         handler: &Arc<H>,
         connection: &Arc<Connection>,
         message: Message,
-        wait: Wait,
+        wait: WaitLimit,
         waited: Duration,
     ) -> bool {
         #[cfg(feature = "keep-octets")]
@@ -493,7 +493,12 @@ impl Worker {
     #[cfg(feature = "keep-octets")]
     #[cold]
     #[inline(never)]
-    fn lend_in_place<H: RequestHandler>(&mut self, handler: &Arc<H>, connection: &Arc<Connection>, wait: Wait) -> bool {
+    fn lend_in_place<H: RequestHandler>(
+        &mut self,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        wait: WaitLimit,
+    ) -> bool {
         let buffer = std::mem::take(&mut self.buffer);
         let message = Message::Buffered(self.in_place_header, self.in_place_header.total_len(), buffer);
         let (goes_on, buffer) = self.lend(handler, connection, message, wait, Duration::ZERO);
@@ -519,7 +524,7 @@ impl Worker {
         handler: &Arc<H>,
         connection: &Arc<Connection>,
         message: Message,
-        wait: Wait,
+        wait: WaitLimit,
         waited: Duration,
     ) -> (bool, Option<ReceiveBuffer>) {
         let account = KeepAccount::new(handler.context().kept_budget(), connection.origin.id);
@@ -571,7 +576,8 @@ fn record_progress(reading: &ReadState, connection: &Connection) {
 fn record_fragments(framer: &Framer, buffer: &ReceiveBuffer, connection: &Connection) {
     let unread = buffer.unread();
     let held = if unread.is_empty() { 0 } else { buffer.held().max(unread.len()) };
-    // The peer does not cause the delay of a complete message that waits for a thread.
+    // The peer does not cause the delay of a complete message that waits for a thread, so such a
+    // message counts with 0 bytes.
     let arrived = if holds_message(unread) { 0 } else { unread.len() };
     connection.record_partial_messages(arrived, framer.oldest_partial_message(), held + framer.partial_message_bytes());
 }
@@ -626,9 +632,11 @@ mod tests {
             assert!(worker.buffer.append(octets));
             let read = worker.read_now(&mut reading, &connection, orb.core().adapter());
             match read {
-                ReadResult::InPlace { .. } => worker.dispatch_in_place(orb.core().adapter(), &connection, Wait::Now),
+                ReadResult::InPlace { .. } => {
+                    worker.dispatch_in_place(orb.core().adapter(), &connection, WaitLimit::Now)
+                }
                 ReadResult::Message { message, .. } => {
-                    worker.dispatch(orb.core().adapter(), &connection, message, Wait::Now, Duration::ZERO)
+                    worker.dispatch(orb.core().adapter(), &connection, message, WaitLimit::Now, Duration::ZERO)
                 }
                 read => panic!("{read:?}"),
             };
@@ -674,8 +682,10 @@ mod tests {
                 }
             };
             match message {
-                None => worker.dispatch_in_place(orb.core().adapter(), &connection, Wait::Now),
-                Some(message) => worker.dispatch(orb.core().adapter(), &connection, message, Wait::Now, Duration::ZERO),
+                None => worker.dispatch_in_place(orb.core().adapter(), &connection, WaitLimit::Now),
+                Some(message) => {
+                    worker.dispatch(orb.core().adapter(), &connection, message, WaitLimit::Now, Duration::ZERO)
+                }
             };
             assert!(held(&worker) <= MAX_RETAINED_BYTES, "{kind}");
         }

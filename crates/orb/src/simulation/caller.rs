@@ -283,7 +283,8 @@ impl<'w> World<'w> {
                 } else if readable {
                     self.arrived(link);
                 }
-                // The step may have returned a connection to the pool.
+                // The step may have returned a connection to the pool, for which another caller
+                // may wait.
                 self.next_turn();
             }
             BlockedOn::Finished(result) => {

@@ -299,7 +299,7 @@ impl<'w> World<'w> {
             }
         }
         // The drop of the stream ends the link.
-        let _ = stream.send_vectored(&[std::io::IoSlice::new(&octets)], corelane_net::Wait::Now);
+        let _ = stream.send_vectored(&[std::io::IoSlice::new(&octets)], corelane_net::WaitLimit::Now);
     }
 
     fn next_turn(&mut self) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{
-    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownMode, Stream, Transport, Wait,
+    ConnectionProperties, Endpoint, Listener, Peer, ReadinessCallback, ShutdownDirection, Stream, Transport, WaitLimit,
 };
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex, MutexGuard};
@@ -134,8 +134,8 @@ impl State {
         self.schedule(at, 9, event);
     }
 
-    /// Cuts a link. The end `by` notices the cut at once, the other end later: in half of the cases
-    /// the bytes in transit are lost.
+    /// Cuts a link. The end `by` notices the cut at once, and the other end later. In half of the
+    /// cases the bytes in transit are lost.
     pub(super) fn cut(&mut self, link: usize, by: usize) {
         self.links[link].faulty = true;
         self.links[link].ends[by].reset = true;
@@ -210,11 +210,11 @@ impl State {
         Ok(count)
     }
 
-    fn shutdown(&mut self, link: usize, by: usize, half: ShutdownMode) {
+    fn shutdown(&mut self, link: usize, by: usize, direction: ShutdownDirection) {
         let end = &mut self.links[link].ends[by];
-        let unread = half == ShutdownMode::Both && !end.arrived.is_empty();
+        let unread = direction == ShutdownDirection::Both && !end.arrived.is_empty();
         let already = std::mem::replace(&mut end.ended, true);
-        if half == ShutdownMode::Both {
+        if direction == ShutdownDirection::Both {
             end.closed = true;
             end.arrived.clear();
         }
@@ -377,16 +377,16 @@ struct SimulatedStream {
 }
 
 impl Stream for SimulatedStream {
-    fn recv(&self, buffer: &mut [u8], _wait: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], _wait: WaitLimit) -> io::Result<usize> {
         self.network.state().recv(self.link, self.side, buffer)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], wait: WaitLimit) -> io::Result<usize> {
         let sent = self.network.state().send(self.link, self.side, slices);
         match sent {
             // No other code runs during a write, so a write that would wait for room times out at
             // once.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != Wait::Now => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && wait != WaitLimit::Now => {
                 Err(io::ErrorKind::TimedOut.into())
             }
             other => other,
@@ -407,8 +407,8 @@ impl Stream for SimulatedStream {
         Ok(())
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
-        self.network.state().shutdown(self.link, self.side, half);
+    fn shutdown(&self, direction: ShutdownDirection) {
+        self.network.state().shutdown(self.link, self.side, direction);
     }
 
     fn peer(&self) -> &Peer {
@@ -422,6 +422,6 @@ impl Stream for SimulatedStream {
 
 impl Drop for SimulatedStream {
     fn drop(&mut self) {
-        self.shutdown(ShutdownMode::Both);
+        self.shutdown(ShutdownDirection::Both);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::{Endpoint, Transports, Wait};
+use corelane_net::{Endpoint, Transports, WaitLimit};
 use corelane_sys::lock::{LockScope, Mutex};
 use corelane_wire::giop::{self, MessageKind, ReplyStatus, TargetAddress};
 use corelane_wire::ior::Ior;
@@ -236,7 +236,7 @@ impl<'l> ServerRun<'l> {
         let goes_on = if network.state().random.percent(self.peculiar) && readdress(network, &connection, &message) {
             true
         } else {
-            self.worker.dispatch(self.core.adapter(), &connection, message, Wait::Now, waited)
+            self.worker.dispatch(self.core.adapter(), &connection, message, WaitLimit::Now, waited)
         };
         let handle = connection.handle;
         drop(guard);
@@ -272,7 +272,7 @@ fn readdress(network: &SimulatedNetwork, connection: &Connection, message: &Mess
     reply.write_i16(if network.state().random.percent(50) { 1 } else { 2 });
     giop::finish_message(&mut reply).expect("a reply");
     let whole: Vec<u8> = reply.slices().collect::<Vec<_>>().concat();
-    connection.send(&whole, Wait::Now);
+    connection.send(&whole, WaitLimit::Now);
     true
 }
 

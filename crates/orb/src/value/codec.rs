@@ -36,7 +36,7 @@ fn write_in_region(e: &mut Encoder<'_>, region: Option<Arc<ValueRegion>>, index:
     let ids = info.ids.get(..=info.truncatable_count).ok_or(CdrError::MalformedValuetype)?;
     let identity = (Arc::as_ptr(&region).addr(), index);
     let keep = || -> Arc<dyn Any + Send + Sync> { Arc::clone(&region) as _ };
-    let Some(written) = e.begin_value(identity, keep, ids, info.custom || info.truncatable_count > 0)? else {
+    let Some(written) = e.begin_value(identity, keep, ids, info.is_custom || info.truncatable_count > 0)? else {
         return Ok(());
     };
     #[cfg(feature = "any")]
@@ -79,7 +79,8 @@ fn read_in_region(
             let region = region_of(space)?;
             region.set_open(true);
             let factory = find_factory(d, &start.repository_ids, start.is_chunked, expected, own)?;
-            // The state may refer to the value itself.
+            // The state may refer to the value itself, so the value gets its type before the state
+            // is read.
             region.set_info(start.value_number, factory.info);
             d.enter_nesting()?;
             // Blocks of slots double in size, so a slot is charged twice.

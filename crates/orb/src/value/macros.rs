@@ -13,7 +13,7 @@ macro_rules! value_type {
                 ::std::option::Option::Some(&$crate::mapping::ValueInfo {
                     ids: &[$($id),+],
                     truncatable_count: 0 $(+ $truncatable)?,
-                    custom: false $(|| $custom)?,
+                    is_custom: false $(|| $custom)?,
                     type_code: $crate::value_type_code!($state),
                     decode: |d| ::std::result::Result::Ok(::std::boxed::Box::new(
                         <$state as $crate::mapping::ValueType>::decode_state(d)?,

@@ -157,8 +157,8 @@ impl<T: ValueType> ValueRef<T> {
         Self::from_parts(RegionLink::Owner(ValueRegion::of(T::description(), Box::new(state))), 0)
     }
 
-    /// Returns the value's state. For a value with an implementation this is a snapshot of its
-    /// state.
+    /// Returns the value's state. For a value with an implementation the result is a snapshot of
+    /// its state.
     ///
     /// # Panics
     /// If [`try_get`](Self::try_get) returns `None`.

@@ -62,7 +62,7 @@ pub struct ValueInfo {
     pub truncatable_count: usize,
     /// True for a custom value type: code of the program writes the state, which is encoded in
     /// chunks.
-    pub custom: bool,
+    pub is_custom: bool,
     /// Function that returns the type's TypeCode.
     #[cfg(feature = "any")]
     pub type_code: fn() -> crate::TypeCode,

@@ -44,7 +44,8 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
         if T::INFO.is_none() {
             return is_value(&resolved);
         }
-        // A hostile TypeCode may have an endless chain of bases.
+        // A hostile TypeCode may have an endless chain of bases, so at most 64 of them are
+        // compared.
         let bases = std::iter::successors(Some(resolved), |at| at.concrete_base_type().map(|base| base.unaliased()));
         bases.take(64).take_while(is_value).any(|base| base.id() == T::REPOSITORY_ID)
             || type_code.equivalent(&T::value_type())

@@ -90,7 +90,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Calls time out after two minutes.
+    /// Creates a server with four threads and a client, whose calls time out after two minutes.
     pub(crate) fn new() -> Self {
         Self::with_threads(4)
     }
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// Leaves the vendor id out of the minor code.
+/// Returns the kind, the minor code without the vendor id, and the completion status.
 pub(crate) fn says(exception: &SystemException) -> (Kind, u32, Completion) {
     (exception.kind(), exception.minor() & 0xfff, exception.completed())
 }
@@ -160,7 +160,7 @@ pub(crate) const DEFAULT: PoaPolicies = PoaPolicies {
 pub(crate) const ACTIVATOR: PoaPolicies = PoaPolicies { request_processing: RequestProcessing::ServantManager, ..USER };
 pub(crate) const LOCATOR: PoaPolicies = PoaPolicies { servant_retention: ServantRetention::NonRetain, ..ACTIVATOR };
 
-/// The thread policy is always the default.
+/// Returns all valid combinations of policies with the default thread policy.
 pub(crate) fn legal_policies() -> Vec<PoaPolicies> {
     let mut all = Vec::new();
     for lifespan in [Lifespan::Transient, Lifespan::Persistent] {

@@ -36,7 +36,7 @@ fn periodic(stream: u32, packets: u32, period: Nanos) -> StreamRequest {
     }
 }
 
-fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal: &StreamRefusal) {
+fn assert_offer_is_tight(admission: &StreamAdmissionState, request: &StreamRequest, refusal: &StreamRefusal) {
     let offered = refusal.admissible_packets.expect("an offer");
     let with = |packets| admission.check(&request.with_packets(packets).unwrap());
     assert_eq!(with(offered), Ok(()), "{refusal}");
@@ -45,7 +45,7 @@ fn assert_offer_is_tight(admission: &Admission, request: &StreamRequest, refusal
 
 #[test]
 fn a_stream_that_would_miss_its_deadline_is_refused() {
-    let mut admission = Admission::new(resources());
+    let mut admission = StreamAdmissionState::new(resources());
     admission.admit(periodic(1, 100, 10 * MS)).unwrap();
     // The cost is 10 us, and 400 packets of 5 us and 1,500 bytes each.
     let mut late = periodic(2, 400, 10 * MS);
@@ -65,8 +65,10 @@ fn a_stream_that_would_miss_its_deadline_is_refused() {
 #[test]
 fn a_stream_that_would_delay_dispatch_is_refused() {
     let dispatch = Timing::new(4 * MS, 10 * MS).with_deadline(5 * MS);
-    let mut admission =
-        Admission::new(StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() });
+    let mut admission = StreamAdmissionState::new(StreamResources {
+        dispatch_tasks: [(0, vec![(40, dispatch)])].into(),
+        ..resources()
+    });
     let request = periodic(1, 200, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     let bound_is_of_dispatch = matches!(refusal.violated_bound, ViolatedBound::ResponseTime { task: AdmissionTask::Dispatch(0), deadline, .. } if deadline == 5 * MS);
@@ -79,7 +81,7 @@ fn a_stream_that_would_delay_dispatch_is_refused() {
 
 #[test]
 fn best_effort_keeps_its_minimum_of_the_processor() {
-    let mut admission = Admission::new(StreamResources {
+    let mut admission = StreamAdmissionState::new(StreamResources {
         best_effort_minimum: BestEffortMinimum { link_thousandths: 0, processor_thousandths: 500 },
         ..resources()
     });
@@ -94,7 +96,7 @@ fn best_effort_keeps_its_minimum_of_the_processor() {
 #[test]
 fn best_effort_keeps_its_minimum_of_the_link() {
     let mut admission =
-        Admission::new(StreamResources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
+        StreamAdmissionState::new(StreamResources { link_bits_per_second: 10_000_000, vlan_tags: 1, ..resources() });
     let request = periodic(1, 7, 10 * MS);
     let refusal = admission.admit(request).unwrap_err();
     // Seven packets of 1,500 bytes with 42 bytes of framing, in 10 ms.
@@ -140,7 +142,7 @@ fn packet_size_includes_headers_for_every_request() {
 
 #[test]
 fn insufficient_memory_is_reported() {
-    let mut admission = Admission::new(resources());
+    let mut admission = StreamAdmissionState::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
     let refusal = admission.admit(StreamRequest { max_memory: 10 << 20, ..periodic(2, 1, 10 * MS) }).unwrap_err();
     assert_eq!(
@@ -155,7 +157,7 @@ fn insufficient_memory_is_reported() {
 
 #[test]
 fn stream_is_admitted_once_and_can_be_removed() {
-    let mut admission = Admission::new(resources());
+    let mut admission = StreamAdmissionState::new(resources());
     admission.admit(periodic(1, 1, 10 * MS)).unwrap();
     assert_eq!(admission.admit(periodic(1, 1, 10 * MS)).unwrap_err().violated_bound, ViolatedBound::DuplicateStream);
     assert!(admission.remove(1) && !admission.remove(1));
@@ -166,7 +168,7 @@ fn stream_is_admitted_once_and_can_be_removed() {
 fn a_cap_in_the_receive_context_delays_every_thread() {
     let rate = |pps| PacketRate::new(NonZeroU32::new(pps).unwrap(), NonZeroU32::new(16).unwrap());
     let capped = |pps| StreamRequest { load: StreamLoad::Capped(rate(pps)), ..periodic(1, 1, MS) };
-    let mut admission = Admission::new(resources());
+    let mut admission = StreamAdmissionState::new(resources());
     admission.admit(StreamRequest { priority: 99, ..periodic(2, 20, MS) }).unwrap();
     let refusal = admission.admit(capped(120_000)).unwrap_err();
     assert!(
@@ -179,8 +181,11 @@ fn a_cap_in_the_receive_context_delays_every_thread() {
 #[test]
 fn stream_without_a_bound_is_never_admitted() {
     let none = BestEffortMinimum { link_thousandths: 0, processor_thousandths: 0 };
-    let mut admission =
-        Admission::new(StreamResources { best_effort_minimum: none, max_total_memory: u64::MAX, ..resources() });
+    let mut admission = StreamAdmissionState::new(StreamResources {
+        best_effort_minimum: none,
+        max_total_memory: u64::MAX,
+        ..resources()
+    });
     let refusal = admission.admit(StreamRequest { load: StreamLoad::Unbounded, ..periodic(1, 1, MS) }).unwrap_err();
     assert_eq!(refusal, StreamRefusal { violated_bound: ViolatedBound::UnboundedLoad, admissible_packets: None });
 }
@@ -194,8 +199,8 @@ fn deferrable_budget_delays_a_lower_thread_twice() {
     let execution = resources().timing(&request(BudgetServerKind::Polling)).execution;
     let dispatch = Timing::new(MS, 10 * MS).with_deadline(MS + execution + execution / 2);
     let with_dispatch = StreamResources { dispatch_tasks: [(0, vec![(40, dispatch)])].into(), ..resources() };
-    assert_eq!(Admission::new(with_dispatch.clone()).admit(request(BudgetServerKind::Polling)), Ok(()));
-    let refusal = Admission::new(with_dispatch).admit(request(BudgetServerKind::Deferrable)).unwrap_err();
+    assert_eq!(StreamAdmissionState::new(with_dispatch.clone()).admit(request(BudgetServerKind::Polling)), Ok(()));
+    let refusal = StreamAdmissionState::new(with_dispatch).admit(request(BudgetServerKind::Deferrable)).unwrap_err();
     let bound = ViolatedBound::ResponseTime {
         task: AdmissionTask::Dispatch(0),
         response: Some(MS + 2 * execution),
@@ -206,7 +211,7 @@ fn deferrable_budget_delays_a_lower_thread_twice() {
 
 #[test]
 fn budgets_and_times_out_of_range_are_refused_by_their_field() {
-    let mut admission = Admission::new(resources());
+    let mut admission = StreamAdmissionState::new(resources());
     let refusal = admission.admit(periodic(1, 0, MS)).unwrap_err();
     assert!(matches!(refusal.violated_bound, ViolatedBound::Budget(BudgetError::AmountOutOfRange { .. })), "{refusal}");
     let refusal = admission.admit(periodic(1, 1, 1)).unwrap_err();
@@ -276,7 +281,7 @@ fn has_simulated_misses(tasks: &[CoreTask], seed: u64) -> bool {
 /// The property below could not fail if the simulator met every deadline.
 #[test]
 fn simulator_finds_the_misses_of_a_core_that_admission_refuses() {
-    let admission = Admission::new(resources());
+    let admission = StreamAdmissionState::new(resources());
     let late = StreamRequest { load: polling(Budget::of_packets(1_000, 5 * MS), 5 * MS), ..periodic(1, 1, MS) };
     assert!(admission.check(&late).is_err());
     assert!(has_simulated_misses(&admission.tasks(&late), 1));
@@ -298,7 +303,7 @@ proptest! {
             dispatch_tasks: [(0, dispatch)].into(),
             ..resources()
         };
-        let mut admission = Admission::new(resources);
+        let mut admission = StreamAdmissionState::new(resources);
         for (request, priority) in requests {
             let request = StreamRequest { core: 0, priority, ..request };
             // An offer uses the core up to a bound, so an error of the analysis shows.
@@ -313,7 +318,7 @@ proptest! {
 
     #[test]
     fn promises_hold_and_offers_are_tight(requests in prop::collection::vec(any_request(), 1..20)) {
-        let mut admission = Admission::new(resources());
+        let mut admission = StreamAdmissionState::new(resources());
         for request in requests {
             if let Err(refusal) = admission.admit(request)
                 && refusal.admissible_packets.is_some()
@@ -330,7 +335,7 @@ proptest! {
 
     #[test]
     fn another_stream_never_makes_room(one in any_request(), other in any_request(), third in any_request()) {
-        let mut few = Admission::new(resources());
+        let mut few = StreamAdmissionState::new(resources());
         let _ = few.admit(one);
         let mut more = few.clone();
         let _ = more.admit(other);

@@ -104,13 +104,13 @@ fn each_missing_capability_has_its_level() {
         run(&mut controller, &mut world, &mut now, 4 * TICK);
         (controller.level(), controller.target_level(now).1)
     };
-    assert_eq!(lacking(|has| has.bpf = false), (FeatureLevel::KernelPriorities, LevelLimit::Capability("CAP_BPF")));
+    assert_eq!(lacking(|has| has.has_bpf = false), (FeatureLevel::KernelPriorities, LevelLimit::Capability("CAP_BPF")));
     assert_eq!(
-        lacking(|has| has.net_raw = false),
+        lacking(|has| has.has_net_raw = false),
         (FeatureLevel::KernelPriorities, LevelLimit::Capability("CAP_NET_RAW"))
     );
     assert_eq!(
-        lacking(|has| has.sys_nice = false),
+        lacking(|has| has.has_sys_nice = false),
         (FeatureLevel::SocketOptions, LevelLimit::Capability("CAP_SYS_NICE"))
     );
     assert_eq!(
@@ -243,7 +243,7 @@ fn every_order_of_events_keeps_the_order_of_steps() {
         ProbeResult { hook: XdpHookState::Foreign, ..GOOD },
         ProbeResult { interface: InterfaceState::Down, ..GOOD },
         ProbeResult { interface: InterfaceState::Absent, ..GOOD },
-        ProbeResult { capabilities: Capabilities { bpf: false, ..Capabilities::ALL }, ..GOOD },
+        ProbeResult { capabilities: Capabilities { has_bpf: false, ..Capabilities::ALL }, ..GOOD },
     ];
     let mut open =
         VecDeque::from([(FeatureController::new(FeatureLevel::StreamSteering, PACE, 0), World::new(GOOD), 0)]);

@@ -129,7 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::scenario::Scenario;
-    use super::super::{Classification, Delivery, PortRule, TableSizes};
+    use super::super::{Delivery, FrameClassification, PortRule, TableSizes};
     use super::*;
 
     const MAX_INSTRUCTIONS: usize = 98;
@@ -152,8 +152,8 @@ mod tests {
             let mut oracle = SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 2, max_connections: 1 });
             oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
             let ring = StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None };
-            oracle.set_stream(StreamId(1), ring).unwrap();
-            oracle.set_ring(StreamId(1), 0, true).unwrap();
+            oracle.set_delivery(StreamId(1), ring).unwrap();
+            oracle.set_xdp_socket_present(StreamId(1), 0, true).unwrap();
             prop_assert_eq!(SteeringPair::new(oracle).steer(&frame, queue, 0), SteeringDecision::Pass);
         }
     }
@@ -168,7 +168,7 @@ mod tests {
         oracle.set_port(2809, Some(PortRule::ServerPort)).unwrap();
         oracle.add_connection(ConnectionKey::new(ends.0, ends.1).unwrap(), StreamId(1)).unwrap();
         let thread = StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None };
-        oracle.set_stream(StreamId(1), thread).unwrap();
+        oracle.set_delivery(StreamId(1), thread).unwrap();
         oracle.set_thread(StreamId(1), 0, 1, true).unwrap();
         let mut pair = SteeringPair::new(oracle);
         let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 64);
@@ -185,9 +185,9 @@ mod tests {
             SteeringTables::new(TableSizes { stream_count: 2, receive_queue_count: 1, max_connections: 1 });
         oracle.set_port(2809, Some(PortRule::ClientPort(StreamId(1)))).unwrap();
         oracle
-            .set_stream(StreamId(1), StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .set_delivery(StreamId(1), StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
             .unwrap();
-        oracle.set_ring(StreamId(1), 0, true).unwrap();
+        oracle.set_xdp_socket_present(StreamId(1), 0, true).unwrap();
         let mut pair = SteeringPair::new(oracle);
         let longest = usize::try_from(super::super::MAX_RING_FRAME_BYTES).unwrap();
         for (length, route) in [(longest, SteeringDecision::Ring { slot: 1 }), (longest + 1, SteeringDecision::Pass)] {
@@ -212,10 +212,10 @@ mod tests {
             let mut pair = SteeringPair::new(scenario.steering);
             for arrival in &scenario.arrivals {
                 let verdict = match pair.oracle.classify(&arrival.frame) {
-                    Classification::Pass => "pass",
-                    Classification::BestEffort => "best effort",
-                    Classification::Port(_) => "port",
-                    Classification::Connection(_) => "connection",
+                    FrameClassification::Pass => "pass",
+                    FrameClassification::BestEffort => "best effort",
+                    FrameClassification::ClientPort(_) => "port",
+                    FrameClassification::Connection(_) => "connection",
                 };
                 let route = match pair.steer(&arrival.frame, arrival.queue, arrival.now) {
                     SteeringDecision::Pass => "context",

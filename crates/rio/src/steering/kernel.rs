@@ -177,9 +177,9 @@ impl LoadedSteeringProgram {
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
-    pub fn set_stream(&self, stream: StreamId, entry: StreamDelivery) -> Result<(), SteeringError> {
+    pub fn set_delivery(&self, stream: StreamId, delivery: StreamDelivery) -> Result<(), SteeringError> {
         self.table_sizes.slot_index(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
-        Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
+        Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &delivery.encode())?)
     }
 
     /// Puts an AF_XDP socket into the slot of a stream and a receive queue. The socket must be
@@ -187,7 +187,7 @@ impl LoadedSteeringProgram {
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream or queue, or if the kernel refuses the change.
-    pub fn set_ring(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
+    pub fn set_xdp_socket(&self, stream: StreamId, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteeringError> {
         let slot = self.slot(stream, queue)?;
         Ok(self.rings.update_u32(slot, socket.as_raw_fd().cast_unsigned())?)
     }
@@ -285,7 +285,7 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use corelane_sys::bpf::{TestRun, XdpAction, unavailable_reason};
+    use corelane_sys::bpf::{TestRunResult, XdpAction, unavailable_reason};
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     fn action(steering: &LoadedSteeringProgram, frame: &[u8]) -> i32 {
-        let TestRun { action, .. } = steering.program().test_run(frame, 1).unwrap();
+        let TestRunResult { action, .. } = steering.program().test_run(frame, 1).unwrap();
         action.0.cast_signed()
     }
 
@@ -313,10 +313,10 @@ mod tests {
         let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
             let entry = StreamDelivery { max_receive_context_rate: None, ..*entry };
-            kernel.set_stream(*stream, entry).unwrap();
-            scenario.steering.set_stream(*stream, entry).unwrap();
+            kernel.set_delivery(*stream, entry).unwrap();
+            scenario.steering.set_delivery(*stream, entry).unwrap();
             for queue in 0..u32::from(scenario.steering.table_sizes().receive_queue_count) {
-                scenario.steering.set_ring(*stream, queue, false).unwrap();
+                scenario.steering.set_xdp_socket_present(*stream, queue, false).unwrap();
             }
         }
         for (port, rule) in &scenario.ports {
@@ -377,7 +377,7 @@ mod tests {
         // The lowest possible cap is one packet a second.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
         kernel
-            .set_stream(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
+            .set_delivery(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
             .unwrap();
         kernel.start_thread(lane, 0, 64).unwrap();
         kernel.set_port(2809, Some(PortRule::ClientPort(lane))).unwrap();

@@ -36,7 +36,7 @@ use corelane_sys::bpf::MapSymbol;
 pub use crate::rate::PacketRate;
 pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
-pub use tables::{Classification, SteeringDecision, SteeringTables};
+pub use tables::{FrameClassification, SteeringDecision, SteeringTables};
 
 /// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet
 /// header. Longer frames, for example of segments that the kernel has merged, count as missed.

@@ -87,10 +87,10 @@ impl Scenario {
             let in_context_cap = bytes.flag().then(|| rate(u32::from(bytes.below(4))));
             let entry = StreamDelivery { delivery, max_receive_context_rate: in_context_cap };
             self.streams.push((stream, entry));
-            self.steering.set_stream(stream, entry).expect("a stream of the tables");
+            self.steering.set_delivery(stream, entry).expect("a stream of the tables");
             for queue in 0..u32::from(table_sizes.receive_queue_count) {
                 let (ring, thread) = (bytes.flag(), bytes.flag().then(|| u32::from(bytes.below(processors))));
-                self.steering.set_ring(stream, queue, ring).expect("a slot of the tables");
+                self.steering.set_xdp_socket_present(stream, queue, ring).expect("a slot of the tables");
                 if let Some(processor) = thread {
                     self.threads.push((stream, queue, processor));
                     self.steering.set_thread(stream, queue, processor, true).expect("a slot of the tables");

@@ -9,25 +9,25 @@ use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Classification {
+pub enum FrameClassification {
     /// The kernel handles the frame in the receive context.
     Pass,
     /// The frame belongs to no stream.
     BestEffort,
     /// The port belongs to a client of this stream.
-    Port(StreamId),
+    ClientPort(StreamId),
     /// The connection table assigns the connection to this stream.
     Connection(StreamId),
 }
 
-impl Classification {
+impl FrameClassification {
     /// Returns the stream; `None` for a frame that passes.
     #[must_use]
     pub fn stream(self) -> Option<StreamId> {
         match self {
             Self::Pass => None,
             Self::BestEffort => Some(StreamId::BEST_EFFORT),
-            Self::Port(stream) | Self::Connection(stream) => Some(stream),
+            Self::ClientPort(stream) | Self::Connection(stream) => Some(stream),
         }
     }
 }
@@ -134,9 +134,9 @@ impl SteeringTables {
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] for a stream outside the tables.
-    pub fn set_stream(&mut self, stream: StreamId, entry: StreamDelivery) -> Result<(), TableError> {
+    pub fn set_delivery(&mut self, stream: StreamId, delivery: StreamDelivery) -> Result<(), TableError> {
         let place = self.streams.get_mut(usize::from(stream.0)).ok_or(TableError::NoSuchStream(stream))?;
-        *place = entry;
+        *place = delivery;
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl SteeringTables {
     ///
     /// # Errors
     /// [`TableError::NoSuchStream`] or [`TableError::NoSuchQueue`].
-    pub fn set_ring(&mut self, stream: StreamId, queue: u32, is_present: bool) -> Result<(), TableError> {
+    pub fn set_xdp_socket_present(&mut self, stream: StreamId, queue: u32, is_present: bool) -> Result<(), TableError> {
         let slot = self.slot(stream, queue)?;
         if is_present {
             self.rings.insert(slot)
@@ -181,19 +181,19 @@ impl SteeringTables {
 
     /// Determines the stream of a frame.
     #[must_use]
-    pub fn classify(&self, frame: &[u8]) -> Classification {
+    pub fn classify(&self, frame: &[u8]) -> FrameClassification {
         let key = match parse(frame) {
-            ParsedFrame::Pass => return Classification::Pass,
-            ParsedFrame::BestEffort => return Classification::BestEffort,
+            ParsedFrame::Pass => return FrameClassification::Pass,
+            ParsedFrame::BestEffort => return FrameClassification::BestEffort,
             ParsedFrame::Tcp(key) => key,
         };
         match self.ports.get(&key.local_port()) {
-            None => Classification::BestEffort,
-            Some(PortRule::ClientPort(stream)) => Classification::Port(*stream),
+            None => FrameClassification::BestEffort,
+            Some(PortRule::ClientPort(stream)) => FrameClassification::ClientPort(*stream),
             Some(PortRule::ServerPort) => self
                 .connections
                 .get(&key)
-                .map_or(Classification::BestEffort, |stream| Classification::Connection(*stream)),
+                .map_or(FrameClassification::BestEffort, |stream| FrameClassification::Connection(*stream)),
         }
     }
 
@@ -218,7 +218,7 @@ impl SteeringTables {
         self.counts.get(usize::from(stream.0)).copied().unwrap_or_default()
     }
 
-    /// Returns the number of frames that were classified as [`Classification::Pass`].
+    /// Returns the number of frames that were classified as [`FrameClassification::Pass`].
     #[must_use]
     pub fn passed_frames(&self) -> u64 {
         self.passed
@@ -320,19 +320,19 @@ mod tests {
         steering.add_connection(key, PRIVATE).unwrap();
         assert_eq!(
             steering.classify(&frame),
-            Classification::BestEffort,
+            FrameClassification::BestEffort,
             "expected best effort, because the port has no rule"
         );
         steering.set_port(2809, Some(PortRule::ServerPort)).unwrap();
-        assert_eq!(steering.classify(&frame), Classification::Connection(PRIVATE));
+        assert_eq!(steering.classify(&frame), FrameClassification::Connection(PRIVATE));
         assert!(steering.remove_connection(&key));
         assert_eq!(
             steering.classify(&frame),
-            Classification::BestEffort,
+            FrameClassification::BestEffort,
             "expected best effort, because the connection was removed"
         );
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        assert_eq!(steering.classify(&frame), Classification::Port(LANE));
+        assert_eq!(steering.classify(&frame), FrameClassification::ClientPort(LANE));
     }
 
     #[test]
@@ -341,12 +341,14 @@ mod tests {
         let frame = build::tcp(remote, local, 0, 1);
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
-        steering.set_ring(LANE, 0, true).unwrap();
+        steering
+            .set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .unwrap();
+        steering.set_xdp_socket_present(LANE, 0, true).unwrap();
         assert_eq!(steering.steer(&frame, 0, 0), SteeringDecision::Ring { slot: 2 });
         assert_eq!(steering.steer(&frame, 1, 0), SteeringDecision::Pass);
         let thread = StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None };
-        steering.set_stream(StreamId::BEST_EFFORT, thread).unwrap();
+        steering.set_delivery(StreamId::BEST_EFFORT, thread).unwrap();
         steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
         let best_effort = SteeringDecision::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
         assert_eq!(steering.steer(&frame, 1, 0), best_effort);
@@ -365,8 +367,10 @@ mod tests {
         let (remote, local) = ends();
         let mut steering = steering();
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        steering.set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
-        steering.set_ring(LANE, 0, true).unwrap();
+        steering
+            .set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .unwrap();
+        steering.set_xdp_socket_present(LANE, 0, true).unwrap();
         let longest = usize::try_from(MAX_RING_FRAME_BYTES).unwrap() - build::tcp(remote, local, 0, 0).len();
         let routes = [longest, longest + 1].map(|payload| steering.steer(&build::tcp(remote, local, 0, payload), 0, 0));
         assert_eq!(routes, [SteeringDecision::Ring { slot: 2 }, SteeringDecision::Pass]);
@@ -384,9 +388,9 @@ mod tests {
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
         let rate = PacketRate::new(NonZeroU32::new(1_000).unwrap(), NonZeroU32::new(2).unwrap());
         steering
-            .set_stream(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: Some(rate) })
+            .set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: Some(rate) })
             .unwrap();
-        steering.set_ring(LANE, 1, true).unwrap();
+        steering.set_xdp_socket_present(LANE, 1, true).unwrap();
         let routes = [0, 0, 0, 1_000_000].map(|now| steering.steer(&frame, 1, now));
         assert_eq!(
             routes,
@@ -411,7 +415,7 @@ mod tests {
         let (unknown, best_effort) = (StreamId(3), StreamId::BEST_EFFORT);
         assert_eq!(steering.set_port(1, Some(PortRule::ClientPort(unknown))), Err(TableError::NoSuchStream(unknown)));
         assert_eq!(steering.add_connection(key(1), best_effort), Err(TableError::NoSuchStream(best_effort)));
-        assert_eq!(steering.set_ring(LANE, 2, true), Err(TableError::NoSuchQueue(2)));
+        assert_eq!(steering.set_xdp_socket_present(LANE, 2, true), Err(TableError::NoSuchQueue(2)));
         assert_eq!(steering.set_thread(unknown, 0, 0, true), Err(TableError::NoSuchStream(unknown)));
         steering.add_connection(key(1), LANE).unwrap();
         steering.add_connection(key(2), LANE).unwrap();

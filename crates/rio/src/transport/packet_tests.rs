@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::interface::{self, Offload};
 use corelane_sys::{poll, process, thread};
@@ -52,7 +52,7 @@ fn over_a_link(prepare: impl FnOnce() + Send, test: impl FnOnce(&dyn Fn(&str, u1
             prepare();
             while let Ok((host, port)) = for_peer.recv() {
                 // A socket belongs to the namespace of the thread that opened it.
-                let stream = Tcp::new().connect(&Endpoint::tcp(&host, port), None).unwrap();
+                let stream = TcpTransport::new().connect(&Endpoint::tcp(&host, port), None).unwrap();
                 to_server.send(stream).unwrap();
             }
         });
@@ -106,7 +106,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 
 /// Sends `count` segments of 100 bytes.
 fn send_segments(stream: &dyn Stream, count: usize) {
-    (0..count).for_each(|_| assert_eq!(stream.send(&[7; 100], Wait::Block).unwrap(), 100));
+    (0..count).for_each(|_| assert_eq!(stream.send(&[7; 100], WaitLimit::Block).unwrap(), 100));
 }
 
 fn unread(stream: &dyn Stream) -> usize {
@@ -126,13 +126,13 @@ fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
         scope.spawn(|| {
             let mut left = bytes;
             while left > 0 {
-                let deadline = Wait::Until(Monotonic::now() + Duration::from_secs(60));
+                let deadline = WaitLimit::Until(Monotonic::now() + Duration::from_secs(60));
                 left -= from.send(&vec![7; left], deadline).unwrap();
             }
         });
         let (mut received, mut buffer) = (0, vec![0; 65_536]);
         while received < bytes {
-            let deadline = Wait::Until(Monotonic::now() + Duration::from_secs(60));
+            let deadline = WaitLimit::Until(Monotonic::now() + Duration::from_secs(60));
             received += to.recv(&mut buffer, deadline).unwrap();
         }
     });

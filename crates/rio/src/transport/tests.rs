@@ -2,7 +2,7 @@ use std::io::IoSlice;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, CpuSet, Scheduling, ThreadBuilder};
@@ -31,7 +31,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 /// Sends until a send would block. Returns the number of sent bytes.
 fn fill(stream: &dyn Stream) -> usize {
     let mut sent = 0;
-    while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], Wait::Now) {
+    while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], WaitLimit::Now) {
         sent += count;
     }
     sent
@@ -40,7 +40,7 @@ fn fill(stream: &dyn Stream) -> usize {
 /// Reads until a read would block. Returns the number of received bytes.
 fn drain(stream: &dyn Stream) -> usize {
     let (mut received, mut buffer) = (0, [0; 777]);
-    while let Ok(count) = stream.recv(&mut buffer, Wait::Now) {
+    while let Ok(count) = stream.recv(&mut buffer, WaitLimit::Now) {
         received += count;
     }
     received
@@ -83,7 +83,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
     let sent = 20 * usize::try_from(BYTES).unwrap() + 123;
     let mut left = sent;
     while left > 0 {
-        left -= client.send(&vec![1; left.min(10_000)], Wait::Block).unwrap();
+        left -= client.send(&vec![1; left.min(10_000)], WaitLimit::Block).unwrap();
     }
     let begun = Monotonic::now();
     let epoll = Epoll::new().unwrap();
@@ -92,7 +92,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
     while received < sent {
         assert_eq!(epoll.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::from_secs(60))).unwrap(), 1);
         // Like the ORB, the reader ends the loop after a read that does not fill the buffer.
-        while let Ok(count) = server.recv(&mut buffer, Wait::Now) {
+        while let Ok(count) = server.recv(&mut buffer, WaitLimit::Now) {
             received += count;
             if count < buffer.len() {
                 break;
@@ -109,15 +109,15 @@ fn a_blocking_reader_receives_all_bytes_and_keeps_its_timeouts() {
     let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
-    client.send(&[1; 12_000], Wait::Block).unwrap();
+    client.send(&[1; 12_000], WaitLimit::Block).unwrap();
     let (mut received, mut buffer) = (0, [0; 9_000]);
     while received < 12_000 {
-        let count = server.recv(&mut buffer, Wait::Block).unwrap();
+        let count = server.recv(&mut buffer, WaitLimit::Block).unwrap();
         assert!(count <= 5_000);
         received += count;
     }
     server.set_coarse_timeouts(Duration::from_millis(1), Duration::ZERO).unwrap();
-    assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn the_end_of_a_connection_is_seen_without_budget() {
     let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
-    client.send(&[1; 8], Wait::Block).unwrap();
+    client.send(&[1; 8], WaitLimit::Block).unwrap();
     let mut buffer = [0; 8];
-    assert_eq!(server.recv(&mut buffer, Wait::Block).unwrap(), 4);
+    assert_eq!(server.recv(&mut buffer, WaitLimit::Block).unwrap(), 4);
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| server.recv(&mut [0; 8], Wait::Block));
-        server.shutdown(corelane_net::ShutdownMode::Both);
+        let reader = scope.spawn(|| server.recv(&mut [0; 8], WaitLimit::Block));
+        server.shutdown(corelane_net::ShutdownDirection::Both);
         assert!(reader.join().unwrap().is_ok());
     });
 }
@@ -149,7 +149,7 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
     socket::set_linger(client.readiness_descriptor().unwrap(), Some(Duration::ZERO)).unwrap();
     drop(client);
     let fd = server.readiness_descriptor().unwrap();
-    assert!(poll::check_hang_up(fd).unwrap().both_closed);
+    assert!(poll::check_hang_up(fd).unwrap().is_both_closed);
     let mut unread = socket::unread_bytes(fd).unwrap();
     assert!(unread > 50_000);
     let budget = usize::try_from(BYTES).unwrap();
@@ -161,7 +161,7 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
         assert_eq!(server.arm_readiness().unwrap(), Some(unread == 0));
         NOW.fetch_add(10_000_000, Ordering::Relaxed);
     }
-    assert_eq!(server.recv(&mut [0; 8], Wait::Now).unwrap(), 0);
+    assert_eq!(server.recv(&mut [0; 8], WaitLimit::Now).unwrap(), 0);
 }
 
 /// Fails if the reader waits for the next period, which comes after an hour.
@@ -172,11 +172,11 @@ fn the_peers_end_of_a_connection_is_seen_without_budget() {
     let listener = transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
-    client.send(&[1; 4], Wait::Block).unwrap();
-    assert_eq!(server.recv(&mut [0; 4], Wait::Block).unwrap(), 4);
+    client.send(&[1; 4], WaitLimit::Block).unwrap();
+    assert_eq!(server.recv(&mut [0; 4], WaitLimit::Block).unwrap(), 4);
     drop(client);
     let deadline = Monotonic::now() + Duration::from_secs(30);
-    assert_eq!(server.recv(&mut [0; 4], Wait::Until(deadline)).unwrap(), 0);
+    assert_eq!(server.recv(&mut [0; 4], WaitLimit::Until(deadline)).unwrap(), 0);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     drain(&*server);
     drop(client);
-    server.shutdown(corelane_net::ShutdownMode::Both);
+    server.shutdown(corelane_net::ShutdownDirection::Both);
     assert!(poll::wait_readable(server.arrival_descriptor().unwrap(), None).unwrap());
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
 }
@@ -216,7 +216,7 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
 #[test]
 fn first_calls_at_the_same_moment_open_one_stream() {
     const THREADS: usize = 8;
-    let server = Tcp::new().listen(&local()).unwrap();
+    let server = TcpTransport::new().listen(&local()).unwrap();
     for _ in 0..20 {
         let transport = transport();
         let barrier = std::sync::Barrier::new(THREADS);
@@ -238,7 +238,7 @@ fn first_calls_at_the_same_moment_open_one_stream() {
 #[test]
 fn a_client_at_its_maximum_of_connections_refuses_before_it_connects() {
     let transport = RioTransport::new(RioConfig::default().max_connections(1));
-    let server = Tcp::new().listen(&local()).unwrap();
+    let server = TcpTransport::new().listen(&local()).unwrap();
     let connect = || {
         transport.connect_with_io_properties(
             server.local_endpoint(),
@@ -310,7 +310,7 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
     let class = IoClass::Guaranteed { bytes: 60_000, period: PERIOD };
     let io = IoProperties { class, ..GUARANTEED };
     let first = transport.listen_with_io_properties(&local(), &io).unwrap();
-    let server = Tcp::new().listen(&local()).unwrap();
+    let server = TcpTransport::new().listen(&local()).unwrap();
     let connect =
         |io| transport.connect_with_io_properties(server.local_endpoint(), &ConnectionProperties::default(), &io, None);
     for refused in [transport.listen_with_io_properties(&local(), &io).err(), connect(io).err()] {
@@ -355,7 +355,7 @@ fn a_class_without_bytes_or_period_is_refused() {
 fn a_stream_holds_at_most_its_memory_bound() {
     let transport = RioTransport::new(RioConfig::default().max_connections(3).buffer_sizes(20_000, 30_000));
     let listener = transport.listen_with_io_properties(&local(), &GUARANTEED).unwrap();
-    let tcp = Tcp::new();
+    let tcp = TcpTransport::new();
     let mut held = 0;
     let mut pairs = Vec::new();
     for _ in 0..3 {
@@ -393,7 +393,7 @@ fn offered_window_scale(stream: &dyn Stream) -> u32 {
 /// scale of a smaller buffer.
 #[test]
 fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
-    if !crate::level_control::capabilities().net_admin {
+    if !crate::level_control::capabilities().has_net_admin {
         return println!("not run: the process lacks CAP_NET_ADMIN");
     }
     let numbers = |path: &str| -> Vec<u32> {
@@ -407,7 +407,7 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
         return println!("not run: tcp_rmem is too small for the test");
     }
     let transport = RioTransport::new(RioConfig::default().buffer_sizes(size, 131_072));
-    let listener = Tcp::new().listen(&local()).unwrap();
+    let listener = TcpTransport::new().listen(&local()).unwrap();
     let io = IoProperties { class: IoClass::Priority, ..GUARANTEED };
     let properties = ConnectionProperties::default();
     let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
@@ -444,14 +444,14 @@ fn bytes_that_do_not_arrive_stay_in_the_budget() {
     let client = transport.connect(listener.local_endpoint(), None).unwrap();
     let server = accept(&*listener);
     for part in 0..50 {
-        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        client.send(&[part; 100], Wait::Block).unwrap();
+        assert_eq!(server.recv(&mut [0; 9_000], WaitLimit::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        client.send(&[part; 100], WaitLimit::Block).unwrap();
         poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
-        assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap(), 100, "part {part}");
+        assert_eq!(server.recv(&mut [0; 9_000], WaitLimit::Now).unwrap(), 100, "part {part}");
     }
-    client.send(&[0; 100], Wait::Block).unwrap();
+    client.send(&[0; 100], WaitLimit::Block).unwrap();
     poll::wait_readable(server.readiness_descriptor().unwrap(), None).unwrap();
-    assert_eq!(server.recv(&mut [0; 9_000], Wait::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(server.recv(&mut [0; 9_000], WaitLimit::Now).unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]

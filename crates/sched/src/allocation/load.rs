@@ -37,7 +37,7 @@ impl Charged {
         let (floor, ceiling) = (timing.utilization_floor(), timing.utilization());
         let one = u128::from(Utilization::ONE.0);
         let counted = if timing.jitter == 0 { one.saturating_sub(u128::from(floor.0)) } else { one };
-        // Each product fits into 128 bits; their sum need not.
+        // Each product fits into 128 bits. Their sum may not, so it saturates.
         let weight =
             (u128::from(timing.execution) * counted).saturating_add(u128::from(timing.jitter) * u128::from(ceiling.0));
         let factor = ONE + (u128::from(ceiling.0) * ONE).div_ceil(one);
@@ -191,7 +191,7 @@ impl CoreLoad {
 
     fn holds(&self, added: Option<&Charged>, steps: &mut StepBudget) -> bool {
         let share = added.map_or(self.share, |added| self.share.saturating_add(added.floor));
-        if share > self.capacity || !steps.take(self.tasks.len()) {
+        if share > self.capacity || !steps.try_take(self.tasks.len()) {
             return false;
         }
         match self.discipline {
@@ -282,8 +282,8 @@ impl CoreLoad {
     }
 
     /// Returns the level and the response time of each task. If no priorities meet all deadlines,
-    /// the order is deadline-monotonic, and tasks beyond the last level share it. Under earliest
-    /// deadline first all tasks have level 0 and no response time.
+    /// the order is deadline-monotonic, and all tasks beyond the last level share this level. Under
+    /// earliest deadline first all tasks have level 0 and no response time.
     pub(super) fn assigned(&self) -> Vec<Assigned> {
         let timings = self.timings_with(None);
         let steps = &mut StepBudget::default();

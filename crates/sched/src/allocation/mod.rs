@@ -6,8 +6,8 @@
 //!
 //! Invariant: if every core passes the schedulability test of the machine's discipline, every core
 //! still passes it after a plan has been applied. Pinned tasks never move. If a thread above all
-//! tasks reads the requests ([`Machine::reading`]), this holds for the tests with the new task's
-//! requests.
+//! tasks reads the requests ([`Machine::reading`]), the invariant holds for the tests that include
+//! the reading of the new task's requests.
 
 mod load;
 mod reading;
@@ -33,8 +33,8 @@ pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
 /// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
 
-/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves under [inline
-/// bounds](Machine::with_short_decision_limits).
+/// Maximum number of analysis steps ([`StepBudget`]) in a search for moves on a machine with [short
+/// decision limits](Machine::with_short_decision_limits).
 pub const MAX_INLINE_STEPS: u32 = 1 << 15;
 
 /// Default number of native priority levels for the tasks of one core.
@@ -89,7 +89,8 @@ impl Overheads {
             execution: timing.execution.saturating_add(per_job),
             jitter: timing.jitter.saturating_add(self.release_jitter),
             blocking: timing.blocking.saturating_add(self.blocking),
-            // A late job comes closer to the next job if that job is not late.
+            // A late job comes closer to the next job if that job is not late, so the jitter
+            // shortens the distance.
             min_interarrival: timing.min_interarrival.saturating_sub(self.release_jitter),
             ..*timing
         }
@@ -305,7 +306,7 @@ pub enum AllocationStep {
 /// A change of a task's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The task.
+    /// The task that moves.
     pub task: TaskId,
     /// The task's core before the move.
     pub from: CoreId,
@@ -348,7 +349,7 @@ pub enum AdmissionTest {
 /// The reason why a task was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The task.
+    /// The task that was not admitted.
     pub task: TaskId,
     /// The test that the task failed.
     pub test: AdmissionTest,

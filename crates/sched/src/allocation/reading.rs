@@ -30,12 +30,13 @@ impl RequestReading {
 impl Machine {
     /// Returns the machine with the reading of the tasks' requests as work above all tasks, and
     /// with the longest delay of a request by the reading of others as release jitter. The reading
-    /// counts on each core if the machine lacks its core.
+    /// counts on each core if the machine lacks the reading thread's core.
     #[must_use]
     pub fn with_reading_of<'t>(&self, tasks: impl IntoIterator<Item = &'t Task>) -> Cow<'_, Machine> {
         let Some(reading) = self.reading.filter(|reading| reading.cost > 0) else { return Cow::Borrowed(self) };
         let work: Vec<Timing> = tasks.into_iter().map(|task| reading.work_of(&task.timing)).collect();
-        // A request waits at most as long as a further one of the lowest urgency would.
+        // The wait of a request is at most the response time of a further request that is read
+        // after all others.
         let delay = response_time(&Timing::new(reading.cost, MAX_PERIOD), &work);
         let mut machine = Machine { reading: None, ..self.clone() };
         let jitter = &mut machine.overheads.release_jitter;

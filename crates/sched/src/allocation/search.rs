@@ -146,8 +146,8 @@ impl<'a> Search<'a> {
         Move { task: task.id, from: self.machine.cores[from].id, to: self.machine.cores[to].id }
     }
 
-    /// Searches for one task whose move to another core makes room for the new task on the core
-    /// that it leaves.
+    /// Searches for one task whose move to another core makes room for the new task on the old
+    /// core.
     fn with_one_move(&mut self, item: &SearchTask, cores: &[usize]) -> Option<Room> {
         for &core in cores {
             if !self.may_run(&item.task, core) {
@@ -173,7 +173,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the load of `core` in which the new task replaces the task at index `place`; `None`
-    /// if the replaced task is pinned, the new task does not fit, or the steps end.
+    /// if the replaced task is pinned, the new task does not fit, or the step budget ends.
     fn rest_with(&mut self, item: &SearchTask, core: usize, place: usize) -> Option<CoreLoad> {
         let load = &self.loads[core];
         let (task, charged) = &load.tasks()[place];
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
             return None;
         }
         // Copying a load costs about as much as one step for each of its tasks.
-        if !self.steps.take(load.tasks().len()) {
+        if !self.steps.try_take(load.tasks().len()) {
             return None;
         }
         let mut rest = load.clone();

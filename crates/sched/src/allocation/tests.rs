@@ -311,11 +311,11 @@ fn reading_of_requests_delays_the_tasks_of_its_core_and_the_start_of_all_jobs() 
         task_placements(&set, machine).iter().map(|placed| placed.response.expect("a bound") / MS).collect::<Vec<_>>()
     };
     assert_eq!(responses(&whole(2)), [10, 10]);
-    // A request waits for three readings of 1 ms: two of the tasks, and its own. On core 0 the two
-    // readings also delay the job.
+    // The wait of a request is bounded by three readings of 1 ms: one for each task, and a further
+    // one. On core 0 the readings for both tasks also delay the job.
     assert_eq!(responses(&read_by(MS, Some(0))), [15, 13]);
     assert_eq!(responses(&read_by(MS, None)), [15, 15]);
-    // A core that the machine lacks may be any.
+    // If the machine lacks the reading thread's core, the reading counts on every core.
     assert_eq!(responses(&read_by(MS, Some(7))), [15, 15]);
     assert_eq!(responses(&read_by(0, Some(0))), [10, 10]);
 }

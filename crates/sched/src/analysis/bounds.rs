@@ -117,8 +117,8 @@ pub fn response_time_bound(task: &Timing, above: &[Timing]) -> Option<Nanos> {
     for other in above {
         let utilization = u128::from(other.utilization().0);
         share += utilization;
-        // The next job of a task without jitter has not arrived when a job of lower priority
-        // completes.
+        // Without jitter, the last job of the task arrives at least its execution time before the
+        // completion. So less than a whole job counts in addition to the share.
         let counted = if other.jitter == 0 { one.saturating_sub(u128::from(other.utilization_floor().0)) } else { one };
         work = work.checked_add(u128::from(other.execution) * counted)?;
         work = work.checked_add(u128::from(other.jitter) * utilization)?;

@@ -251,7 +251,7 @@ mod tests {
         let mut stages = example();
         stages[0].predecessor = Some(2);
         assert!(matches!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(_))));
-        // The stage 0 leads into the cycle of 1 and 2, and is not a part of it.
+        // Stage 0 leads into the cycle of stages 1 and 2, and is not a part of this cycle.
         (0..).zip([1, 2, 1]).for_each(|(stage, before): (usize, usize)| stages[stage].predecessor = Some(before));
         assert_eq!(end_to_end_responses(&stages), Err(ChainError::InvalidPredecessor(2)));
         stages[0].predecessor = Some(99);

@@ -36,7 +36,7 @@ pub fn is_schedulable_below(interference: &[Timing], tasks: &[Timing], steps: &m
     let Some(interval) = longest_interval(interference, tasks, ceiling, steps) else { return false };
     let mut deadline = last_deadline_before(tasks, interval.saturating_add(1));
     while let Some(time) = deadline {
-        if !steps.take(interference.len() + tasks.len()) {
+        if !steps.try_take(interference.len() + tasks.len()) {
             return false;
         }
         let needed =
@@ -54,7 +54,7 @@ fn is_plain(task: &Timing) -> bool {
 }
 
 /// Returns the execution time that must complete within the first `time` of a busy period,
-/// including the longest blocking in it. `None` if it exceeds the range.
+/// including the longest blocking in it. `None` if the time exceeds the range of [`Nanos`].
 #[must_use]
 pub fn processor_demand(tasks: &[Timing], time: Nanos) -> Option<Nanos> {
     let mut sum = 0_u64;
@@ -105,7 +105,7 @@ fn busy_period(
 ) -> Option<Nanos> {
     let blocking = tasks.iter().map(|task| task.blocking).max().unwrap_or(0);
     let mut length = 1;
-    while longest.is_none_or(|longest| length < longest) && steps.take(interference.len() + tasks.len()) {
+    while longest.is_none_or(|longest| length < longest) && steps.try_take(interference.len() + tasks.len()) {
         let next = blocking.checked_add(work(interference, length)?)?.checked_add(work(tasks, length)?)?;
         if next <= length {
             return Some(length);

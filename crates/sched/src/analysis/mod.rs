@@ -39,7 +39,7 @@ impl StepBudget {
 
     /// Takes `tasks` steps, at least one, even if fewer steps are left. Returns false if no step
     /// was left before the call.
-    pub fn take(&mut self, tasks: usize) -> bool {
+    pub fn try_take(&mut self, tasks: usize) -> bool {
         let has_steps = !self.is_exhausted();
         self.left = self.left.saturating_sub(u32::try_from(tasks).unwrap_or(u32::MAX).max(1));
         has_steps
@@ -82,8 +82,8 @@ pub fn min_span_of_jobs(timing: &Timing, jobs: u64) -> Nanos {
     periodic.max(gaps.saturating_mul(timing.min_interarrival))
 }
 
-/// Returns the maximum execution time of the jobs that become ready within `length`; `None` if it
-/// exceeds the range.
+/// Returns the maximum execution time of the jobs that become ready within `length`; `None` if the
+/// time exceeds the range of [`Nanos`].
 pub(crate) fn work(tasks: &[Timing], length: Nanos) -> Option<Nanos> {
     tasks.iter().try_fold(0_u64, |sum, task| sum.checked_add(max_arrivals(task, length).checked_mul(task.execution)?))
 }
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn a_budget_ends_after_its_steps() {
         let mut steps = StepBudget::new(2);
-        assert!(steps.take(0) && !steps.is_exhausted() && steps.take(1));
-        assert!(steps.is_exhausted() && !steps.take(1));
+        assert!(steps.try_take(0) && !steps.is_exhausted() && steps.try_take(1));
+        assert!(steps.is_exhausted() && !steps.try_take(1));
         let mut steps = StepBudget::new(3);
-        assert!(steps.take(2) && steps.take(2), "the last evaluation may exceed the budget");
-        assert!(!steps.take(2));
+        assert!(steps.try_take(2) && steps.try_take(2), "the last evaluation may exceed the budget");
+        assert!(!steps.try_take(2));
     }
 }

@@ -43,7 +43,7 @@ pub fn audsley_order_below(interference: &[Timing], tasks: &[Timing], steps: &mu
     let mut open = deadline_monotonic_order(tasks);
     let mut lowest_first = Vec::with_capacity(tasks.len());
     while !open.is_empty() {
-        // The task with the latest deadline is most likely to fit.
+        // The task with the latest deadline is most likely to fit, so it is tried first.
         let place =
             open.iter().copied().rev().find(|&candidate| fits_below(interference, tasks, &open, candidate, steps))?;
         open.retain(|&other| other != place);

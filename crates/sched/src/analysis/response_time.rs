@@ -101,7 +101,7 @@ pub(crate) fn follow(
         done = done.max(own);
         loop {
             if deadline.is_some_and(|deadline| from_arrival(done, task, window_start) > deadline)
-                || !steps.take(interfering.len() + 1)
+                || !steps.try_take(interfering.len() + 1)
             {
                 return None;
             }
@@ -168,7 +168,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
         if next <= busy {
             break;
         }
-        if !steps.take(above.len() + 1) {
+        if !steps.try_take(above.len() + 1) {
             return None;
         }
         busy = next;
@@ -179,7 +179,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
         let own = blocking.checked_add(task.execution.checked_mul(earlier)?)?;
         start = own.max(start);
         loop {
-            if !steps.take(above.len() + 1) {
+            if !steps.try_take(above.len() + 1) {
                 return None;
             }
             let next = own.checked_add(work(above, start.checked_add(granularity)?)?)?;
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_bus_with_a_job_of_almost_endless_blocking_ends_the_analysis() {
-        // The busy period contains 2^61 jobs of the first task.
+        // The busy period contains 2^61 jobs of the first task, more than the analysis has steps.
         let bus = [Timing::new(1, 2), Timing::new(1 << 61, u64::MAX)];
         assert_eq!(non_preemptive_response_times(&bus, 1)[0], None);
     }

@@ -9,8 +9,8 @@ pub type Thousandths = u64;
 pub const MAX_FACTOR: Thousandths = 1_000_000;
 
 /// Returns the largest factor for all execution times, up to [`MAX_FACTOR`], with which
-/// `schedulable` returns true. `None` if it returns true for no factor. If `schedulable` returns
-/// true for a factor, it must return true for all smaller ones.
+/// `schedulable` returns true. `None` if it does so for no factor. If `schedulable` returns true
+/// for a factor, it must return true for all smaller ones.
 ///
 /// Products of factor and execution time are rounded up.
 pub fn max_execution_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timing]) -> bool) -> Option<Thousandths> {
@@ -25,9 +25,9 @@ pub fn max_execution_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timi
 }
 
 /// Returns the longest execution time of the task at `place`, up to its deadline, with which
-/// `schedulable` returns true. `None` if it returns true for no execution time, or there is no such
-/// task. If `schedulable` returns true for an execution time, it must return true for all shorter
-/// ones.
+/// `schedulable` returns true. `None` if it does so for no execution time, or if there is no task
+/// at `place`. If `schedulable` returns true for an execution time, it must return true for all
+/// shorter ones.
 pub fn max_execution_time(
     tasks: &[Timing],
     place: usize,

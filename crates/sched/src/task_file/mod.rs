@@ -79,7 +79,7 @@ pub struct TaskFileError {
     pub line: Option<usize>,
     /// The field with the error, such as `task.period`; empty if the whole text is malformed.
     pub field: String,
-    /// The reason.
+    /// The reason why the file is refused.
     pub reason: String,
 }
 

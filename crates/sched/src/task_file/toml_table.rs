@@ -51,7 +51,7 @@ impl<'d> TomlTable<'d> {
     /// Returns the table with this name; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the field is no table.
+    /// If the field is not a table.
     pub fn table(&mut self, name: &'static str) -> Result<Option<TomlTable<'d>>, TaskFileError> {
         self.value(name).map(|value| Self::of(self.text, name, value)).transpose()
     }
@@ -59,7 +59,7 @@ impl<'d> TomlTable<'d> {
     /// Returns the tables of this name; an empty list if the field is absent.
     ///
     /// # Errors
-    /// If the field is no array of tables, or has more than `max` tables.
+    /// If the field is not an array of tables, or has more than `max` tables.
     pub fn tables(&mut self, name: &'static str, max: usize) -> Result<Vec<TomlTable<'d>>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(Vec::new()) };
         let DeValue::Array(tables) = value.get_ref() else {
@@ -93,7 +93,7 @@ impl<'d> TomlTable<'d> {
     /// Returns the strings of an array; an empty list if the field is absent.
     ///
     /// # Errors
-    /// If the field is no array of strings.
+    /// If the field is not an array of strings.
     pub fn strings(&mut self, name: &'static str) -> Result<Vec<&'d str>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(Vec::new()) };
         let refusal = |found: &DeValue<'_>| {
@@ -138,7 +138,7 @@ impl<'d> TomlTable<'d> {
     /// Returns a string; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the value is no string.
+    /// If the value is not a string.
     pub fn string(&mut self, name: &'static str) -> Result<Option<&'d str>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         match value.get_ref() {
@@ -150,7 +150,7 @@ impl<'d> TomlTable<'d> {
     /// Returns the time of a string such as `"3ms"`; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the value is no time.
+    /// If the value is not a time.
     pub fn time(&mut self, name: &'static str) -> Result<Option<Nanos>, TaskFileError> {
         let Some(string) = self.string(name)? else { return Ok(None) };
         parse_time(string).map(Some).map_err(|error| self.wrong_field(name, &error.to_string()))
@@ -170,7 +170,7 @@ impl<'d> TomlTable<'d> {
     /// Returns a number from `least` to `most`; `None` if the field is absent.
     ///
     /// # Errors
-    /// If the value is no such number.
+    /// If the value is not an integer, or is out of the range.
     pub fn number(&mut self, name: &'static str, least: u32, most: u32) -> Result<Option<u32>, TaskFileError> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let DeValue::Integer(integer) = value.get_ref() else {

@@ -1,7 +1,9 @@
-//! The books of a server, shared by its threads, with the targets and endpoints of task references.
+//! The task registry of a server, shared by its threads, with the targets and endpoints of task
+//! references.
 //!
-//! The thread `cores/decide` makes pending decisions, and the thread `cores/save` saves books with
-//! a store. A request that waits for a save does not hold the lock of the books.
+//! The thread `cores/decide` makes pending decisions, and the thread `cores/save` saves a task
+//! registry with a store. A request that waits for a save does not hold the lock of the task
+//! registry.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -16,11 +18,11 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{Condvar, LockScope, Mutex, MutexGuard};
 use corelane_sys::thread;
 
-use super::books::{Books, BooksRefusal, LostCoresOutcome, TaskRecord, TaskState, TaskToken};
 use super::core_watch::CoreWatch;
 use super::dispatch::TaskDispatch;
 use super::kernel_refusals::HeldRefusals;
 use super::records::BadRecord;
+use super::registry::{LostCoresOutcome, RegistryRefusal, TaskRecord, TaskRegistry, TaskState, TaskToken};
 use super::restart::{ReferenceAddress, RestoredTasks, TaskAttachment, texts};
 use super::saving::{CompletedSave, SaveOutcome};
 use super::task_id::Secrets;
@@ -28,8 +30,8 @@ use crate::store::StoreError;
 
 const CORE_CHECK_INTERVAL: Nanos = 100_000_000;
 
-/// Time from the next expiry in the books ([`Books::next_expiry`]) until the thread `cores/decide`
-/// acts on it.
+/// Time from the next expiry in the task registry ([`TaskRegistry::next_expiry`]) until the thread
+/// `cores/decide` acts on it.
 const EXPIRY_DELAY: Nanos = 1_000_000;
 
 const RESTART_PAUSE: Duration = Duration::from_millis(50);
@@ -38,12 +40,12 @@ const RESTART_PAUSE: Duration = Duration::from_millis(50);
 const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct AdmissionState {
-    pub(super) books: Box<dyn Books>,
+    pub(super) registry: Box<dyn TaskRegistry>,
     pub(super) targets: HashMap<TaskId, ObjectRef>,
     /// `None` if the task's reference has the addresses of the pool or of the ORB, because no
     /// endpoint was free or there is no pool.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
-    /// `None` before [`SharedBooks::set_dispatch`].
+    /// `None` before [`SharedTaskRegistry::set_dispatch`].
     dispatch: Option<TaskDispatch>,
     last_token: u64,
     saves: SaveQueue,
@@ -59,14 +61,15 @@ struct SaveQueue {
 }
 
 struct WaitingSave {
-    /// Number of the first save step that begins after the change.
-    step: u64,
+    /// Number of the first save that begins after the change of this request. Saves are numbered
+    /// from 1 (`SaveQueue::begun`).
+    save_number: u64,
     result: Option<Result<(), Arc<StoreError>>>,
 }
 
 impl SaveQueue {
-    fn complete(&mut self, step: u64, result: &Result<(), Arc<StoreError>>) {
-        for waiting in self.waiting.values_mut().filter(|waiting| waiting.step <= step) {
+    fn complete(&mut self, save_number: u64, result: &Result<(), Arc<StoreError>>) {
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.save_number <= save_number) {
             waiting.result.get_or_insert_with(|| result.clone());
         }
     }
@@ -83,7 +86,7 @@ impl SaveQueue {
 impl AdmissionState {
     /// Forgets the targets and endpoints of ended tasks. Returns true if there were ended tasks.
     fn forget_ended(&mut self, now: Nanos) -> bool {
-        let ended = self.books.take_ended_tasks(now);
+        let ended = self.registry.take_ended_tasks(now);
         for task in &ended {
             self.targets.remove(task);
             self.endpoints.remove(task);
@@ -94,13 +97,13 @@ impl AdmissionState {
     fn update_dispatch(&mut self, now: Nanos) {
         self.forget_ended(now);
         if let Some(dispatch) = &mut self.dispatch {
-            let before = self.books.timings_before_unsaved_changes();
-            dispatch.update(&self.books.snapshot(now), &before, &self.targets);
+            let before = self.registry.timings_before_unsaved_changes();
+            dispatch.update(&self.registry.snapshot(now), &before, &self.targets);
         }
     }
 
     fn remaining_lease(&mut self, task: TaskId, now: Nanos) -> Option<Nanos> {
-        let record = self.books.snapshot(now).tasks.into_iter().find(|record| record.task.id == task)?;
+        let record = self.registry.snapshot(now).tasks.into_iter().find(|record| record.task.id == task)?;
         match record.state {
             TaskState::Promised(until) | TaskState::Demoted(until) => Some(until.saturating_sub(now)),
             _ => None,
@@ -116,10 +119,10 @@ impl AdmissionState {
         self.attach(task);
     }
 
-    /// Attaches the target and the reference's address to a task in the books. Does nothing without
-    /// a store or a target.
+    /// Attaches the target and the reference's address to a task in the task registry. Does nothing
+    /// without a store or a target.
     pub(super) fn attach(&mut self, task: TaskId) {
-        if !self.books.has_store() {
+        if !self.registry.has_store() {
             return;
         }
         let Some(target) = self.targets.get(&task) else { return };
@@ -129,7 +132,7 @@ impl AdmissionState {
             Some(Some(endpoint)) => ReferenceAddress::Endpoint(texts(endpoint.addresses())),
         };
         let attachment = TaskAttachment { target: target.to_string(), address };
-        self.books.attach_data(task, &attachment.encode());
+        self.registry.attach_data(task, &attachment.encode());
     }
 }
 
@@ -141,8 +144,8 @@ struct SharedAdmission {
     unsaved: Condvar,
     /// Wakes the requests that wait for a save.
     saved: Condvar,
-    /// The instant 0 of the books, set when the service begins. Until then their time is 0, so that
-    /// restored leases do not run before clients can renew them.
+    /// The instant 0 of the task registry, set when the service begins. Until then the registry's
+    /// time is 0, so that restored leases do not run before clients can renew them.
     started_at: OnceLock<Monotonic>,
 }
 
@@ -154,32 +157,34 @@ impl SharedAdmission {
 
     /// Makes pending decisions, ends expired promises and, if there is a core pool, watches the
     /// cores, until the service ends. Sets `watch` in the first pass with a core pool. `held` are
-    /// refusals of the kernel that are not in the books yet.
+    /// refusals of the kernel that are not in the task registry yet.
     fn decide_pending(&self, watch: &mut Option<CoreWatch>, held: &mut HeldRefusals) {
         let mut state = self.state.lock();
         while !state.is_ending {
             let now = self.now();
             if let Some(pool) = state.dispatch.as_ref().and_then(TaskDispatch::pool).cloned() {
                 let watch = watch.get_or_insert_with(|| {
-                    CoreWatch::start(state.books.snapshot(now).cores.iter().map(|core| core.core))
+                    CoreWatch::start(state.registry.snapshot(now).cores.iter().map(|core| core.core))
                 });
                 for refused in pool.take_refused_tasks() {
                     held.add(TaskId(refused.task), refused.core, now);
                 }
                 let lost = watch.lost();
                 held.forget_cores(&lost);
-                let change = state.books.set_lost_cores(&lost, now);
+                let change = state.registry.set_lost_cores(&lost, now);
                 if change != LostCoresOutcome::default() {
                     let numbers = |cores: &[CoreId]| -> Vec<usize> {
                         cores.iter().filter_map(|core| usize::try_from(core.core).ok()).collect()
                     };
                     let (lost, returned) = (numbers(&change.newly_lost_cores), numbers(&change.returned_cores));
-                    // The pool must not put threads on lost cores, so it learns of them first.
+                    // The pool must not put threads on lost cores, so the pool is updated before
+                    // the tasks.
                     lost.iter().for_each(|core| pool.mark_core_lost(*core));
                     returned.iter().for_each(|core| pool.mark_core_returned(*core));
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer that the reports below call may call the admission object.
+                    // The lock is released, because the observer of these reports may call the
+                    // admission object.
                     drop(state);
                     for core in lost {
                         pool.report_lost_core(core, change.moved_tasks.len(), change.demoted_tasks.len());
@@ -191,16 +196,17 @@ impl SharedAdmission {
                     continue;
                 }
                 let due = held.take_due(now, |task| {
-                    let snapshot = state.books.snapshot(now);
+                    let snapshot = state.registry.snapshot(now);
                     snapshot.tasks.iter().find(|record| record.task.id == task).and_then(|record| record.core)
                 });
                 if !due.is_empty() {
                     for task in due {
-                        state.books.demote(task, now);
+                        state.registry.demote(task, now);
                     }
                     state.update_dispatch(now);
                     self.unsaved.notify_one();
-                    // The observer of the events may call the admission object.
+                    // The lock is released, because the observer of the events may call the
+                    // admission object.
                     drop(state);
                     pool.report_refused_tasks();
                     state = self.state.lock();
@@ -211,8 +217,8 @@ impl SharedAdmission {
                 state.update_dispatch(now);
                 self.unsaved.notify_one();
             }
-            let Some(undecided) = state.books.next_pending_decision(now) else {
-                let expiry = state.books.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
+            let Some(undecided) = state.registry.next_pending_decision(now) else {
+                let expiry = state.registry.next_expiry().map(|expiry| expiry.max(now).saturating_add(EXPIRY_DELAY));
                 let check = watch.as_ref().map(|_| now.saturating_add(CORE_CHECK_INTERVAL));
                 let at = expiry.into_iter().chain(check).min();
                 // Until `begin_time` sets the start of the clock, the wait has no deadline.
@@ -226,24 +232,25 @@ impl SharedAdmission {
             let decided = undecided.decide();
             state = self.state.lock();
             let now = self.now();
-            state.books.apply_decision(decided, now);
+            state.registry.apply_decision(decided, now);
             state.update_dispatch(now);
             self.unsaved.notify_one();
         }
     }
 
-    /// Saves the books until the service ends, and then the remaining changes until a save fails.
+    /// Saves the task registry until the service ends, and then the remaining changes until a save
+    /// fails.
     fn save_changes(&self) {
         let mut state = self.state.lock();
         let mut retry_at: Option<Monotonic> = None;
         loop {
-            // Evaluated once: if `retry_at` passed before the wait below, a second evaluation would drop the
-            // deadline of the wait.
+            // Evaluated once: `retry_at` may pass before the wait below, and a second evaluation
+            // would then drop the deadline of the wait.
             let is_due = retry_at.is_none_or(Monotonic::is_past);
             let is_last = state.is_ending;
             let may_save = is_due || is_last || state.saves.has_waiting();
-            let has_revocable = !state.books.timings_before_unsaved_changes().is_empty();
-            let step = if may_save { state.books.next_save(self.now()) } else { None };
+            let has_revocable = !state.registry.timings_before_unsaved_changes().is_empty();
+            let step = if may_save { state.registry.next_save(self.now()) } else { None };
             if let Some(step) = step {
                 state.saves.begun += 1;
                 let number = state.saves.begun;
@@ -252,7 +259,7 @@ impl SharedAdmission {
                 state = self.state.lock();
                 let now = self.now();
                 retry_at = None;
-                match state.books.apply_save(save, now) {
+                match state.registry.apply_save(save, now) {
                     SaveOutcome::Saved => state.saves.complete(number, &Ok(())),
                     SaveOutcome::StoreRead => {}
                     SaveOutcome::Failed(error) => {
@@ -276,8 +283,8 @@ impl SharedAdmission {
                 self.pending.notify_one();
             }
             if may_save && state.saves.has_waiting() {
-                // The store has everything: these requests changed nothing, or later requests have
-                // undone their changes.
+                // The store has all changes: the waiting requests changed nothing, or later
+                // requests have undone their changes.
                 state.saves.complete(u64::MAX, &Ok(()));
                 self.saved.notify_all();
             }
@@ -297,9 +304,9 @@ impl Drop for SavesEnd {
         let mut state = self.0.state.lock();
         state.saves.is_ended = true;
         if !state.is_ending {
-            // The thread has panicked: the books take back what is not saved.
+            // The thread has panicked: the task registry undoes the changes that are not saved.
             let now = self.0.now();
-            let _ = state.books.apply_save(CompletedSave(Err(thread_has_ended())), now);
+            let _ = state.registry.apply_save(CompletedSave(Err(thread_has_ended())), now);
             state.update_dispatch(now);
         }
         state.saves.complete(u64::MAX, &Err(Arc::new(thread_has_ended())));
@@ -316,7 +323,7 @@ pub(super) enum NotSaved {
     /// The request does not wait for the store, because this number of requests, the maximum,
     /// already wait.
     Busy(usize),
-    /// The thread that saves has ended. The books have not changed.
+    /// The thread that saves had ended before the request, which has not changed the registry.
     Ended,
     Failed(Arc<StoreError>),
 }
@@ -330,19 +337,19 @@ pub(super) struct SavedResult<R> {
 
 /// The admission of a server. The drop waits until the threads `cores/decide` and `cores/save` have
 /// ended.
-pub(super) struct SharedBooks {
+pub(super) struct SharedTaskRegistry {
     shared: Arc<SharedAdmission>,
     pub(super) secrets: Secrets,
     deciding: Option<thread::JoinHandle<()>>,
     saving: Option<thread::JoinHandle<()>>,
 }
 
-impl SharedBooks {
-    pub(super) fn new(books: Box<dyn Books>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
-        let has_store = books.has_store();
+impl SharedTaskRegistry {
+    pub(super) fn new(registry: Box<dyn TaskRegistry>, secrets: Secrets, max_waiting: usize) -> io::Result<Self> {
+        let has_store = registry.has_store();
         let max_waiting = if has_store { max_waiting.max(1) } else { usize::MAX };
         let state = AdmissionState {
-            books,
+            registry,
             targets: HashMap::new(),
             endpoints: HashMap::new(),
             dispatch: None,
@@ -358,25 +365,25 @@ impl SharedBooks {
             started_at: OnceLock::new(),
         });
         // If the system refuses the second thread, the drop ends the first.
-        let mut books = SharedBooks { shared, secrets, deciding: None, saving: None };
+        let mut registry = SharedTaskRegistry { shared, secrets, deciding: None, saving: None };
         if has_store {
-            let end = SavesEnd(Arc::clone(&books.shared));
+            let end = SavesEnd(Arc::clone(&registry.shared));
             let thread = thread::ThreadBuilder::new().name("cores/save").scheduling(thread::Scheduling::Other);
-            books.saving = Some(thread.spawn(move || end.0.save_changes())?);
+            registry.saving = Some(thread.spawn(move || end.0.save_changes())?);
         }
-        let decider = Arc::clone(&books.shared);
+        let decider = Arc::clone(&registry.shared);
         let body = move || {
-            // A watch that a panic ends would forget the lost cores, and they would count as
-            // returned.
+            // The watch outlives a panic. A new watch would not know the lost cores, which would
+            // then count as returned.
             let (mut watch, mut held) = (None, HeldRefusals::default());
-            // After a panic and a pause, the thread goes on with the books as they are.
+            // After a panic and a pause, the thread continues with the present task registry.
             while catch_unwind(AssertUnwindSafe(|| decider.decide_pending(&mut watch, &mut held))).is_err() {
                 std::thread::sleep(RESTART_PAUSE);
             }
         };
         let deciding = thread::ThreadBuilder::new().name("cores/decide").spawn(body)?;
-        books.deciding = Some(deciding);
-        Ok(books)
+        registry.deciding = Some(deciding);
+        Ok(registry)
     }
 
     fn with_lock<'a, R>(
@@ -384,7 +391,7 @@ impl SharedBooks {
         mut state: MutexGuard<'a, AdmissionState>,
         work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R,
     ) -> (MutexGuard<'a, AdmissionState>, R) {
-        // The clock is read under the lock, so that the books never get an earlier time.
+        // The clock is read under the lock, so that the task registry never gets an earlier time.
         let now = self.shared.now();
         state.last_token += 1;
         let token = self.secrets.token(state.last_token);
@@ -396,7 +403,7 @@ impl SharedBooks {
         (state, result)
     }
 
-    /// Calls `work` with the locked books, the present time and a token that no task has.
+    /// Calls `work` with the locked task registry, the present time and a token that no task has.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut AdmissionState, TaskToken, Nanos) -> R) -> R {
         self.with_lock(self.shared.state.lock(), work).1
     }
@@ -409,7 +416,7 @@ impl SharedBooks {
             state.update_dispatch(now);
             result
         });
-        // The next expiry may be earlier than before.
+        // The next expiry may be earlier than before, so `cores/decide` is woken.
         self.decide();
         self.shared.unsaved.notify_one();
         result
@@ -448,22 +455,22 @@ impl SharedBooks {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length. If the lease is longer than the saved
-    /// one, waits until the store has it; if it cannot be saved, the saved length applies. Returns
-    /// the time until the end of the lease.
-    pub(super) fn renew<E: From<BooksRefusal>>(
+    /// Renews a lease by `renew`, which returns its length, and returns the time until the end of
+    /// the lease. If the lease becomes longer than the saved one, the request waits for a save. If
+    /// the save fails or too many requests wait, the saved length applies.
+    pub(super) fn renew<E: From<RegistryRefusal>>(
         &self,
         task: TaskId,
         renew: impl FnOnce(&mut AdmissionState, Nanos) -> Result<Nanos, E>,
     ) -> Result<Nanos, E> {
         let (state, length) = self.with_lock(self.shared.state.lock(), |state, _, now| renew(state, now));
         let length = length?;
-        let renewed = match state.books.saved_lease(task).filter(|saved| length > *saved) {
+        let renewed = match state.registry.saved_lease(task).filter(|saved| length > *saved) {
             Some(saved) if state.saves.check_room().is_err() => saved,
             Some(_) => {
-                // If the save fails, the books shorten the lease.
+                // If the save fails, the task registry shortens the lease.
                 let _ = self.wait_for_step(state);
-                self.with(|state, _, now| state.remaining_lease(task, now)).ok_or(BooksRefusal::NotFound)?
+                self.with(|state, _, now| state.remaining_lease(task, now)).ok_or(RegistryRefusal::NotFound)?
             }
             None => length,
         };
@@ -474,7 +481,7 @@ impl SharedBooks {
     /// Waits until the store has the present promises of the tasks, and returns the time of the
     /// wait. Returns an error if a save fails, and without a wait if too many requests wait.
     fn wait_saved(&self, state: MutexGuard<'_, AdmissionState>, tasks: &[TaskId]) -> Result<Nanos, NotSaved> {
-        if tasks.iter().all(|task| state.books.is_saved(*task)) {
+        if tasks.iter().all(|task| state.registry.is_saved(*task)) {
             self.shared.unsaved.notify_one();
             return Ok(0);
         }
@@ -484,13 +491,13 @@ impl SharedBooks {
         Ok(self.shared.now().saturating_sub(began_at))
     }
 
-    /// Waits until the store has all present changes, or a save fails.
+    /// Waits until the store has all changes up to now, or until a save fails.
     fn wait_for_step(&self, mut state: MutexGuard<'_, AdmissionState>) -> Result<(), Arc<StoreError>> {
         let saves = &mut state.saves;
-        let (number, step) = (saves.last_waiting + 1, saves.begun + 1);
+        let (number, save_number) = (saves.last_waiting + 1, saves.begun + 1);
         saves.last_waiting = number;
         let result = saves.is_ended.then(|| Err(Arc::new(thread_has_ended())));
-        saves.waiting.insert(number, WaitingSave { step, result });
+        saves.waiting.insert(number, WaitingSave { save_number, result });
         self.shared.unsaved.notify_one();
         loop {
             if let Some(result) = state.saves.waiting.get(&number).and_then(|waiting| waiting.result.clone()) {
@@ -505,8 +512,9 @@ impl SharedBooks {
         if self.saving.is_some() { self.wait_for_step(self.shared.state.lock()) } else { Ok(()) }
     }
 
-    /// Restores the targets and endpoints of the tasks that the books have from an earlier process.
-    /// `has_moved` is true if references without an endpoint have other addresses than before.
+    /// Restores the targets and endpoints of the tasks that the task registry has from an earlier
+    /// process. `has_moved` is true if references without an endpoint have other addresses than
+    /// before.
     pub(super) fn restore(
         &self,
         orb: &Orb,
@@ -514,7 +522,7 @@ impl SharedBooks {
         has_moved: bool,
     ) -> Result<RestoredTasks, SystemException> {
         let (attachments, snapshot) =
-            self.with(|state, _, now| (state.books.attached_data(), state.books.snapshot(now)));
+            self.with(|state, _, now| (state.registry.attached_data(), state.registry.snapshot(now)));
         let is_demoted = |record: &&TaskRecord| matches!(record.state, TaskState::Demoted(_));
         let mut restored = RestoredTasks {
             tasks: attachments.len(),
@@ -540,7 +548,7 @@ impl SharedBooks {
             found.push((task, target, endpoint));
         }
         self.with(|state, _, _| {
-            let live: BTreeSet<TaskId> = state.books.attached_data().into_iter().map(|(task, _)| task).collect();
+            let live: BTreeSet<TaskId> = state.registry.attached_data().into_iter().map(|(task, _)| task).collect();
             for (task, target, endpoint) in found.into_iter().filter(|(task, ..)| live.contains(task)) {
                 state.targets.insert(task, target);
                 endpoint.map(|endpoint| state.endpoints.insert(task, endpoint));
@@ -579,7 +587,7 @@ impl SharedBooks {
     }
 }
 
-impl Drop for SharedBooks {
+impl Drop for SharedTaskRegistry {
     fn drop(&mut self) {
         self.shared.state.lock().is_ending = true;
         self.shared.pending.notify_one();
@@ -597,18 +605,18 @@ mod tests {
     use corelane_sched::task::Timing;
 
     use super::*;
-    use crate::cores::books::{
-        BooksLimits, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise,
-        TaskAdmission, TaskRequest,
-    };
     use crate::cores::dispatch::{DispatchRules, TaskKeys};
-    use crate::cores::memory::MemoryBooks;
+    use crate::cores::memory::MemoryTaskRegistry;
+    use crate::cores::registry::{
+        ChainAdmission, ChainId, ClientName, CompletedDecision, PendingDecision, Promise, RegistryLimits,
+        RegistrySnapshot, TaskAdmission, TaskRequest,
+    };
     use crate::cores::task_id::TagKey;
 
     #[test]
-    fn time_of_the_books_begins_with_the_service() {
-        let books = MemoryBooks::new(Machine::with_cores(1), BooksLimits::default());
-        let shared = SharedBooks::new(Box::new(books), Secrets::new(TagKey([1, 2])), 0).unwrap();
+    fn time_of_the_registry_begins_with_the_service() {
+        let registry = MemoryTaskRegistry::new(Machine::with_cores(1), RegistryLimits::default());
+        let shared = SharedTaskRegistry::new(Box::new(registry), Secrets::new(TagKey([1, 2])), 0).unwrap();
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(shared.with(|_, _, now| now), 0);
         shared.begin_time();
@@ -618,9 +626,9 @@ mod tests {
         assert!(shared.with(|_, _, now| now) >= elapsed);
     }
 
-    /// Books that panic once, in a call of `next_pending_decision`.
-    struct PanickingBooks {
-        books: MemoryBooks,
+    /// A task registry that panics once, in a call of `next_pending_decision`.
+    struct PanickingTaskRegistry {
+        registry: MemoryTaskRegistry,
         panics: bool,
         cores: Arc<WatchedCores>,
     }
@@ -637,10 +645,10 @@ mod tests {
         }
     }
 
-    impl Books for PanickingBooks {
+    impl TaskRegistry for PanickingTaskRegistry {
         fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision> {
             assert!(!std::mem::take(&mut self.panics), "the test wants this panic");
-            self.books.next_pending_decision(now)
+            self.registry.next_pending_decision(now)
         }
 
         fn admit(
@@ -649,8 +657,8 @@ mod tests {
             client: &ClientName,
             token: TaskToken,
             now: Nanos,
-        ) -> Result<TaskAdmission, BooksRefusal> {
-            self.books.admit(request, client, token, now)
+        ) -> Result<TaskAdmission, RegistryRefusal> {
+            self.registry.admit(request, client, token, now)
         }
 
         fn pending_outcome(
@@ -658,8 +666,8 @@ mod tests {
             task: TaskId,
             token: TaskToken,
             now: Nanos,
-        ) -> Result<TaskAdmission, BooksRefusal> {
-            self.books.pending_outcome(task, token, now)
+        ) -> Result<TaskAdmission, RegistryRefusal> {
+            self.registry.pending_outcome(task, token, now)
         }
 
         fn reserve_chain(
@@ -668,16 +676,21 @@ mod tests {
             client: &ClientName,
             token: TaskToken,
             now: Nanos,
-        ) -> Result<ChainAdmission, BooksRefusal> {
-            self.books.reserve_chain(stages, client, token, now)
+        ) -> Result<ChainAdmission, RegistryRefusal> {
+            self.registry.reserve_chain(stages, client, token, now)
         }
 
-        fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
-            self.books.commit_chain(chain, token, now)
+        fn commit_chain(
+            &mut self,
+            chain: ChainId,
+            token: TaskToken,
+            now: Nanos,
+        ) -> Result<Vec<Promise>, RegistryRefusal> {
+            self.registry.commit_chain(chain, token, now)
         }
 
-        fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
-            self.books.cancel_chain(chain, token, now)
+        fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
+            self.registry.cancel_chain(chain, token, now)
         }
 
         fn change_timing(
@@ -686,28 +699,34 @@ mod tests {
             token: TaskToken,
             timing: Timing,
             now: Nanos,
-        ) -> Result<TaskAdmission, BooksRefusal> {
-            self.books.change_timing(task, token, timing, now)
+        ) -> Result<TaskAdmission, RegistryRefusal> {
+            self.registry.change_timing(task, token, timing, now)
         }
 
-        fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
-            self.books.renew(task, token, lease, now)
+        fn renew(
+            &mut self,
+            task: TaskId,
+            token: TaskToken,
+            lease: Nanos,
+            now: Nanos,
+        ) -> Result<Nanos, RegistryRefusal> {
+            self.registry.renew(task, token, lease, now)
         }
 
-        fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
-            self.books.withdraw(task, token, now)
+        fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
+            self.registry.withdraw(task, token, now)
         }
 
         fn task_name(&self, task: TaskId) -> Option<&str> {
-            self.books.task_name(task)
+            self.registry.task_name(task)
         }
 
-        fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
-            self.books.snapshot(now)
+        fn snapshot(&mut self, now: Nanos) -> RegistrySnapshot {
+            self.registry.snapshot(now)
         }
 
         fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos) {
-            self.books.apply_decision(decided, now);
+            self.registry.apply_decision(decided, now);
         }
 
         fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome {
@@ -716,44 +735,44 @@ mod tests {
                 thread::set_affinity(None, &usable).unwrap();
                 self.panics = usable.iter().count() == 1;
             }
-            self.books.set_lost_cores(lost, now)
+            self.registry.set_lost_cores(lost, now)
         }
 
         fn demote(&mut self, task: TaskId, now: Nanos) -> bool {
-            self.books.demote(task, now)
+            self.registry.demote(task, now)
         }
 
         fn take_ended_tasks(&mut self, now: Nanos) -> Vec<TaskId> {
-            self.books.take_ended_tasks(now)
+            self.registry.take_ended_tasks(now)
         }
 
         fn next_expiry(&self) -> Option<Nanos> {
-            self.books.next_expiry()
+            self.registry.next_expiry()
         }
 
         fn attach_data(&mut self, task: TaskId, attachment: &[u8]) {
-            self.books.attach_data(task, attachment);
+            self.registry.attach_data(task, attachment);
         }
 
         fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)> {
-            self.books.attached_data()
+            self.registry.attached_data()
         }
 
         fn set_server_data(&mut self, data: &[u8]) {
-            self.books.set_server_data(data);
+            self.registry.set_server_data(data);
         }
 
         fn server_data(&self) -> &[u8] {
-            self.books.server_data()
+            self.registry.server_data()
         }
     }
 
     #[test]
-    fn panic_of_the_thread_that_decides_keeps_the_books_and_later_decisions() {
-        let limits = BooksLimits { default_lease: 1_000_000, ..BooksLimits::default() };
-        let books = MemoryBooks::new(Machine::with_cores(1), limits);
-        let books = PanickingBooks { books, panics: true, cores: Arc::default() };
-        let shared = SharedBooks::new(Box::new(books), Secrets::new(TagKey([1, 2])), 0).unwrap();
+    fn panic_of_the_thread_that_decides_keeps_the_registry_and_later_decisions() {
+        let limits = RegistryLimits { default_lease: 1_000_000, ..RegistryLimits::default() };
+        let registry = MemoryTaskRegistry::new(Machine::with_cores(1), limits);
+        let registry = PanickingTaskRegistry { registry, panics: true, cores: Arc::default() };
+        let shared = SharedTaskRegistry::new(Box::new(registry), Secrets::new(TagKey([1, 2])), 0).unwrap();
         let request = TaskRequest {
             name: "held".to_owned(),
             operation: String::new(),
@@ -766,7 +785,7 @@ mod tests {
         let admit = |lease: Nanos| {
             let request = TaskRequest { lease, ..request.clone() };
             let client = ClientName("a client".into());
-            let decided = shared.change(|state, token, now| state.books.admit(&request, &client, token, now));
+            let decided = shared.change(|state, token, now| state.registry.admit(&request, &client, token, now));
             assert!(matches!(decided, Ok(TaskAdmission::Promised(_))), "{decided:?}");
         };
         admit(request.lease);
@@ -774,7 +793,7 @@ mod tests {
         admit(0);
         // Only the thread `cores/decide` notices the end of the second lease, because no other
         // request comes.
-        let ended = || shared.shared.state.lock().books.next_expiry() > Some(1_000_000_000_000);
+        let ended = || shared.shared.state.lock().registry.next_expiry() > Some(1_000_000_000_000);
         for _ in 0..10_000 {
             if ended() {
                 break;
@@ -782,12 +801,13 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(ended());
-        let snapshot = shared.with(|state, _, now| state.books.snapshot(now));
+        let snapshot = shared.with(|state, _, now| state.registry.snapshot(now));
         let names: Vec<_> = snapshot.tasks.iter().map(|record| record.name.as_str()).collect();
         assert_eq!((names, snapshot.counts.promised, snapshot.counts.leases_expired), (vec!["held"], 2, 1));
     }
 
-    /// After a panic the thread must not take its present cores for those that it watches.
+    /// The thread must keep its set of watched cores over a panic. A new set would lack the lost
+    /// core.
     #[test]
     fn core_that_is_lost_at_a_panic_stays_lost_until_it_returns() {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -795,9 +815,9 @@ mod tests {
         let keys = Arc::new(TaskKeys::new(secrets.clone()));
         let pool = orb.real_time().create_core_pool(&CorePoolConfig::default().cores([0]), keys).unwrap();
         let cores: Arc<WatchedCores> = Arc::default();
-        let books = MemoryBooks::new(Machine::with_cores(2), BooksLimits::default());
-        let books = PanickingBooks { books, panics: false, cores: Arc::clone(&cores) };
-        let shared = SharedBooks::new(Box::new(books), secrets.clone(), 0).unwrap();
+        let registry = MemoryTaskRegistry::new(Machine::with_cores(2), RegistryLimits::default());
+        let registry = PanickingTaskRegistry { registry, panics: false, cores: Arc::clone(&cores) };
+        let shared = SharedTaskRegistry::new(Box::new(registry), secrets.clone(), 0).unwrap();
         let rules = DispatchRules { enforces_rates: false, by_deadline: false, has_share: false };
         shared.set_dispatch(TaskDispatch::new(secrets, orb.root_poa(), Some(pool), rules));
         shared.begin_time();
@@ -812,7 +832,8 @@ mod tests {
         };
         wait_for("the cores must be watched", &|lost| lost.last() == Some(&vec![]));
         *cores.usable.lock() = Some(CpuSet::one(0));
-        // The panic follows the second check, and four checks take longer than the pause after it.
+        // The thread panics after the check that changes its cores. So the checks that find the
+        // core lost follow the restart of the thread.
         let is_lost = |lost: &[Vec<u32>]| lost.iter().filter(|lost| **lost == [1]).count();
         wait_for("the core must be lost", &|lost| is_lost(lost) >= 4);
         let lost = cores.lost.lock().clone();

@@ -22,12 +22,8 @@ const MIN_RENEWAL_PERIOD: Duration = Duration::from_millis(1);
 const MAX_RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_RENEWAL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Requests the admission of a task. While the decision is pending, asks for it again after pauses
-/// of 10 ms, up to 1,000 times.
-///
-/// # Errors
-/// TIMEOUT if the decision is pending after the last question; the request is then withdrawn.
-/// Otherwise the errors of `admit`, `outcome` and `withdraw`, except Pending.
+/// Requests the admission of a task. While the decision is pending, asks again after pauses of 10
+/// ms, up to 1,000 times.
 pub fn admit_task(tasks: &TasksRef, spec: &TaskSpec) -> Result<Promise, AdmitError> {
     let mut outcome = tasks.admit(spec);
     let mut questions = 0;
@@ -94,7 +90,7 @@ impl Lease {
                 return;
             }
             begun = Monotonic::now();
-            // A call that gets no reply should leave time for a further one within the lease.
+            // The time-out of a renewal leaves time for a further one within the lease.
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),
@@ -144,7 +140,8 @@ impl<R: Reference + Send + 'static> AdmittedTask<R> {
         let (keeper, length) = (Arc::clone(&lease), Duration::from_nanos(promise.lease));
         let (timing, name) = (spec.timing, spec.name);
         let mut admitted = AdmittedTask { promise, reference, timing, name, starts_at, lease, renewing: None };
-        // A renewal in a real-time class could delay the jobs.
+        // A renewal in a real-time class could delay the jobs, so the thread has the ordinary
+        // class.
         let thread = ThreadBuilder::new().name("cores/lease").stack_size(256 * 1024).scheduling(Scheduling::Other);
         let thread = thread.spawn(move || keeper.keep(length)).map_err(no_resources)?;
         admitted.renewing = Some(thread);
@@ -234,7 +231,7 @@ impl<R> Drop for AdmittedTask<R> {
 /// A running periodic task that a server has admitted. Dropping it stops the task, and then
 /// withdraws it.
 pub struct AdmittedPeriodicTask<R> {
-    // The fields are dropped in this order.
+    // The fields are dropped in this order: the task stops before it is withdrawn.
     task: PeriodicTask,
     admitted: AdmittedTask<R>,
 }
@@ -246,7 +243,7 @@ impl<R> fmt::Debug for AdmittedPeriodicTask<R> {
 }
 
 impl<R: Reference + Send + 'static> AdmittedPeriodicTask<R> {
-    /// Returns the running task.
+    /// Returns the running periodic task.
     #[must_use]
     pub fn task(&self) -> &PeriodicTask {
         &self.task

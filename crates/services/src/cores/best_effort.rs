@@ -5,14 +5,15 @@ use corelane_sched::allocation::Machine;
 use corelane_sched::analysis::server::{AperiodicServer, ServerKind};
 use corelane_sched::task::{Nanos, Timing, Utilization};
 
-use super::books::CoreUse;
+use super::registry::CoreUse;
 
 /// Number of native priority levels for the tasks of a core beside a share: 1 to 97.
 const LEVELS_BESIDE_SHARE: u32 = 97;
 
 /// Counts a share for best effort on each core of a machine, as work above all tasks.
 ///
-/// Create the books of an admission object with the returned machine if its core pool has the share
+/// Create the task registry of an admission object with the returned machine if its core pool has
+/// the share
 /// ([`CorePoolConfig::best_effort_share`](field@corelane::rt::CorePoolConfig::best_effort_share)).
 /// The share counts as a deferrable server, a periodic task. Its execution time is the budget, plus
 /// the lateness of the budget's enforcement, plus twice the machine's time of a context switch. Its
@@ -50,8 +51,8 @@ pub fn with_best_effort_share(mut machine: Machine, share: BestEffortShare) -> M
     machine
 }
 
-/// Returns true if the books reserve at least the utilization of the share on each core, for the
-/// share or for other work.
+/// Returns true if the task registry reserves at least the utilization of the share on each core,
+/// for the share or for other work.
 pub(super) fn is_counted(share: BestEffortShare, cores: &[CoreUse]) -> bool {
     let wanted: Utilization = timing(share).utilization();
     cores.iter().all(|core| core.reserved_above_tasks >= wanted)

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use corelane::{Interceptor, Peer, RequestInfo, RequestOutcome, RequestServiceContexts, SystemException};
 
-use super::books::ClientName;
+use super::registry::ClientName;
 
 const UNKNOWN: &str = "unknown";
 

@@ -1,4 +1,4 @@
-//! A conformance suite for implementations of [`Books`].
+//! A conformance suite for implementations of [`TaskRegistry`].
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use corelane_sched::task::{
     CoreId, Criticality, MAX_PERIOD, MIN_PERIOD, Nanos, TaskId, Timing, TimingField, Utilization,
 };
 
-use super::books::{
-    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
-    LostCoresOutcome, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskState, TaskToken,
+use super::registry::{
+    ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome, PendingDecision, Promise, RegistryLimits,
+    RegistryRefusal, RegistrySnapshot, TaskAdmission, TaskRegistry, TaskRequest, TaskState, TaskToken,
 };
-use super::simulation::{self, MakeBooks};
-use super::{MemoryBooks, RECORD_KIND, SaveOutcome, StoredBooks};
+use super::simulation::{self, MakeTaskRegistry};
+use super::{MemoryTaskRegistry, RECORD_KIND, SaveOutcome, StoredTaskRegistry};
 use crate::store::MemoryStore;
 
 const MS: Nanos = 1_000_000;
@@ -36,106 +36,107 @@ fn request(execution: Nanos, period: Nanos) -> TaskRequest {
     }
 }
 
-fn promised(admission: Result<TaskAdmission, BooksRefusal>) -> Promise {
+fn promised(admission: Result<TaskAdmission, RegistryRefusal>) -> Promise {
     match admission {
         Ok(TaskAdmission::Promised(promise)) => promise,
         other => panic!("{other:?}"),
     }
 }
 
-fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(1), BooksLimits::default());
-    let first = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
+fn a_withdrawn_share_is_kept_until_the_last_deadline(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(1), RegistryLimits::default());
+    let first = promised(registry.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
     assert_eq!((first.core.core, first.response, first.starts_at), (0, Some(60 * MS), 0));
-    let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
+    let mut second = |now| registry.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
     let Ok(TaskAdmission::Rejected(rejection)) = second(5) else { panic!("there is no room") };
     assert_eq!((rejection.test, rejection.excess_utilization), (AdmissionTest::Capacity, Utilization(150_000_000)));
     assert_eq!(rejection.max_fitting_execution, Some(35 * MS));
-    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Ok(()));
-    assert_eq!(books.withdraw(first.task, OWN, 10 * MS), Err(BooksRefusal::NotFound));
-    assert_eq!(books.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
-    let mut second = |now| books.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
+    assert_eq!(registry.withdraw(first.task, OWN, 10 * MS), Ok(()));
+    assert_eq!(registry.withdraw(first.task, OWN, 10 * MS), Err(RegistryRefusal::NotFound));
+    assert_eq!(registry.snapshot(10 * MS).tasks[0].state, TaskState::Ending(110 * MS));
+    let mut second = |now| registry.admit(&request(50 * MS, 100 * MS), &client(), OWN, now);
     assert!(matches!(second(110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(second(110 * MS));
-    assert_eq!(books.take_ended_tasks(110 * MS), [first.task]);
+    assert_eq!(registry.take_ended_tasks(110 * MS), [first.task]);
 }
 
-fn a_lease_ends(make: &MakeBooks) {
-    let limits = BooksLimits::default();
-    let mut books = make(Machine::with_cores(1), limits.clone());
-    let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
-    assert_eq!(books.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
-    assert_eq!(books.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
-    assert_eq!(books.next_expiry(), Some(2 + limits.default_lease));
-    assert_eq!(books.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
+fn a_lease_ends(make: &MakeTaskRegistry) {
+    let limits = RegistryLimits::default();
+    let mut registry = make(Machine::with_cores(1), limits.clone());
+    let task = promised(registry.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
+    assert_eq!(registry.renew(task, OWN, Nanos::MAX, 1), Ok(1 + limits.max_lease));
+    assert_eq!(registry.renew(task, OWN, 0, 2), Ok(2 + limits.default_lease));
+    assert_eq!(registry.next_expiry(), Some(2 + limits.default_lease));
+    assert_eq!(registry.renew(task, OWN, 0, 0), Ok(2 + limits.default_lease));
     let end = 2 + limits.default_lease;
-    assert_eq!(books.renew(task, OWN, 0, end), Err(BooksRefusal::NotFound));
-    assert_eq!(books.take_ended_tasks(end), [task]);
-    assert_eq!(books.snapshot(end).counts.leases_expired, 1);
-    assert_eq!(books.snapshot(end + 100 * MS).tasks, []);
+    assert_eq!(registry.renew(task, OWN, 0, end), Err(RegistryRefusal::NotFound));
+    assert_eq!(registry.take_ended_tasks(end), [task]);
+    assert_eq!(registry.snapshot(end).counts.leases_expired, 1);
+    assert_eq!(registry.snapshot(end + 100 * MS).tasks, []);
 }
 
-fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(2), RegistryLimits::default());
     let stage = request(60 * MS, 100 * MS);
     let three = vec![stage.clone(); 3];
-    let Ok(ChainAdmission::Rejected(2, _)) = books.reserve_chain(&three, &client(), OWN, 0) else {
+    let Ok(ChainAdmission::Rejected(2, _)) = registry.reserve_chain(&three, &client(), OWN, 0) else {
         panic!("two tasks must fit")
     };
-    let Ok(ChainAdmission::Reserved(chain, promises)) = books.reserve_chain(&three[..2], &client(), OWN, 0) else {
+    let Ok(ChainAdmission::Reserved(chain, promises)) = registry.reserve_chain(&three[..2], &client(), OWN, 0) else {
         panic!("two tasks must fit")
     };
     assert_ne!(promises[0].core, promises[1].core);
-    let reservation = BooksLimits::default().reservation_timeout;
-    assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
-    assert_eq!((books.snapshot(reservation).tasks.len(), books.snapshot(0).counts.reservations_expired), (0, 2));
-    assert_eq!(books.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
-    // A reservation never ran, so its room is free at once.
-    let Ok(ChainAdmission::Reserved(chain, _)) = books.reserve_chain(&three[..2], &client(), OWN, reservation) else {
+    let reservation = RegistryLimits::default().reservation_timeout;
+    assert_eq!(registry.commit_chain(chain, OWN, reservation), Err(RegistryRefusal::NotFound));
+    assert_eq!((registry.snapshot(reservation).tasks.len(), registry.snapshot(0).counts.reservations_expired), (0, 2));
+    assert_eq!(registry.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
+    // The reservation never ran, so its room is free at once.
+    let Ok(ChainAdmission::Reserved(chain, _)) = registry.reserve_chain(&three[..2], &client(), OWN, reservation)
+    else {
         panic!("two tasks must fit")
     };
-    assert_eq!(books.commit_chain(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
-    assert_eq!(books.commit_chain(chain, OWN, reservation), Err(BooksRefusal::NotFound));
-    assert_eq!(books.take_ended_tasks(reservation), []);
+    assert_eq!(registry.commit_chain(chain, OWN, reservation).map(|promises| promises.len()), Ok(2));
+    assert_eq!(registry.commit_chain(chain, OWN, reservation), Err(RegistryRefusal::NotFound));
+    assert_eq!(registry.take_ended_tasks(reservation), []);
     assert!(matches!(
-        books.reserve_chain(&[], &client(), OWN, reservation),
-        Err(BooksRefusal::FieldOutOfRange("stages", _))
+        registry.reserve_chain(&[], &client(), OWN, reservation),
+        Err(RegistryRefusal::FieldOutOfRange("stages", _))
     ));
     assert!(matches!(
-        books.reserve_chain(&vec![stage; 33], &client(), OWN, reservation),
-        Err(BooksRefusal::FieldOutOfRange(..))
+        registry.reserve_chain(&vec![stage; 33], &client(), OWN, reservation),
+        Err(RegistryRefusal::FieldOutOfRange(..))
     ));
 }
 
-fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(1), BooksLimits::default());
-    let task = promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
-    let changed = promised(books.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
+fn a_change_begins_after_the_last_job_of_the_old_timing(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(1), RegistryLimits::default());
+    let task = promised(registry.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0)).task;
+    let changed = promised(registry.change_timing(task, OWN, Timing::new(10 * MS, 50 * MS), 7 * MS));
     assert_eq!((changed.starts_at, changed.response), (107 * MS, Some(10 * MS)));
     let further = request(50 * MS, 100 * MS);
-    assert!(matches!(books.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
-    promised(books.admit(&further, &client(), OWN, 107 * MS));
-    let too_much = books.change_timing(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
+    assert!(matches!(registry.admit(&further, &client(), OWN, 106 * MS), Ok(TaskAdmission::Rejected(_))));
+    promised(registry.admit(&further, &client(), OWN, 107 * MS));
+    let too_much = registry.change_timing(task, OWN, Timing::new(30 * MS, 50 * MS), 200 * MS);
     assert!(matches!(too_much, Ok(TaskAdmission::Rejected(_))), "{too_much:?}");
-    assert_eq!(books.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
+    assert_eq!(registry.snapshot(200 * MS).tasks[0].task.timing, Timing::new(10 * MS, 50 * MS));
 }
 
-fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(2), RegistryLimits::default());
     let core = |core| CoreId { core, ..CoreId::default() };
     let pinned = |execution, on| TaskRequest { pinned_core: Some(core(on)), ..request(execution * MS, 100 * MS) };
     let lease = 3_600_000 * MS;
-    let filler = promised(books.admit(&pinned(90, 0), &client(), OWN, 0));
+    let filler = promised(registry.admit(&pinned(90, 0), &client(), OWN, 0));
     let low = TaskRequest { criticality: Criticality::Low, lease, ..request(30 * MS, 100 * MS) };
-    let low = promised(books.admit(&low, &client(), OWN, 0));
+    let low = promised(registry.admit(&low, &client(), OWN, 0));
     let high = TaskRequest { criticality: Criticality::High, lease, ..request(30 * MS, 100 * MS) };
-    let high = promised(books.admit(&high, &client(), OWN, 0));
-    let fixed = promised(books.admit(&TaskRequest { lease, ..pinned(10, 1) }, &client(), OWN, 0));
+    let high = promised(registry.admit(&high, &client(), OWN, 0));
+    let fixed = promised(registry.admit(&TaskRequest { lease, ..pinned(10, 1) }, &client(), OWN, 0));
     assert_eq!([&low, &high, &fixed].map(|promise| promise.core), [core(1); 3]);
-    books.withdraw(filler.task, OWN, MS).unwrap();
+    registry.withdraw(filler.task, OWN, MS).unwrap();
     let now = 200 * MS;
-    let resident = promised(books.admit(&TaskRequest { lease, ..pinned(50, 0) }, &client(), OWN, now));
-    let change = books.set_lost_cores(&[core(1)], now);
+    let resident = promised(registry.admit(&TaskRequest { lease, ..pinned(50, 0) }, &client(), OWN, now));
+    let change = registry.set_lost_cores(&[core(1)], now);
     let expected = LostCoresOutcome {
         newly_lost_cores: vec![core(1)],
         moved_tasks: vec![high.task],
@@ -143,77 +144,77 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeBooks) {
         ..LostCoresOutcome::default()
     };
     assert_eq!(change, expected);
-    let cores = |books: &mut dyn Books, now| {
-        let tasks = books.snapshot(now).tasks;
+    let cores = |registry: &mut dyn TaskRegistry, now| {
+        let tasks = registry.snapshot(now).tasks;
         [high.task, fixed.task, low.task].map(|task| tasks.iter().find(|record| record.task.id == task).unwrap().core)
     };
-    assert_eq!(cores(&mut *books, now), [Some(core(0)), None, None]);
-    let snapshot = books.snapshot(now);
+    assert_eq!(cores(&mut *registry, now), [Some(core(0)), None, None]);
+    let snapshot = registry.snapshot(now);
     assert_eq!(snapshot.cores.iter().map(|core| core.capacity.0).collect::<Vec<_>>(), [950_000_000, 0]);
     assert!(
         snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
     );
-    books.renew(low.task, OWN, lease, now).unwrap();
-    assert_eq!(books.pending_outcome(low.task, OWN, now), Err(BooksRefusal::CoreLost));
-    assert_eq!(books.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(BooksRefusal::CoreLost));
-    assert!(matches!(books.admit(&pinned(1, 1), &client(), OWN, now), Err(BooksRefusal::NoSuchCore(..))));
-    assert_eq!(books.set_lost_cores(&[core(1)], now), LostCoresOutcome::default());
-    books.withdraw(resident.task, OWN, now + MS).unwrap();
-    assert_eq!(books.set_lost_cores(&[core(1)], 300 * MS), LostCoresOutcome::default());
+    registry.renew(low.task, OWN, lease, now).unwrap();
+    assert_eq!(registry.pending_outcome(low.task, OWN, now), Err(RegistryRefusal::CoreLost));
+    assert_eq!(registry.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(RegistryRefusal::CoreLost));
+    assert!(matches!(registry.admit(&pinned(1, 1), &client(), OWN, now), Err(RegistryRefusal::NoSuchCore(..))));
+    assert_eq!(registry.set_lost_cores(&[core(1)], now), LostCoresOutcome::default());
+    registry.withdraw(resident.task, OWN, now + MS).unwrap();
+    assert_eq!(registry.set_lost_cores(&[core(1)], 300 * MS), LostCoresOutcome::default());
     let now = 301 * MS;
     let restored = LostCoresOutcome { restored_tasks: vec![low.task], ..LostCoresOutcome::default() };
-    assert_eq!(books.set_lost_cores(&[core(1)], now), restored);
-    assert_eq!(cores(&mut *books, now), [Some(core(0)), None, Some(core(0))]);
-    let change = books.set_lost_cores(&[], now);
+    assert_eq!(registry.set_lost_cores(&[core(1)], now), restored);
+    assert_eq!(cores(&mut *registry, now), [Some(core(0)), None, Some(core(0))]);
+    let change = registry.set_lost_cores(&[], now);
     let expected = LostCoresOutcome {
         returned_cores: vec![core(1)],
         restored_tasks: vec![high.task, fixed.task, low.task],
         ..LostCoresOutcome::default()
     };
     assert_eq!(change, expected);
-    assert_eq!(cores(&mut *books, now), [Some(core(1)); 3]);
-    let used = |books: &mut dyn Books, now| {
-        books.snapshot(now).cores.iter().map(|core| core.used_by_tasks.0).collect::<Vec<_>>()
+    assert_eq!(cores(&mut *registry, now), [Some(core(1)); 3]);
+    let used = |registry: &mut dyn TaskRegistry, now| {
+        registry.snapshot(now).cores.iter().map(|core| core.used_by_tasks.0).collect::<Vec<_>>()
     };
-    assert_eq!(used(&mut *books, now), [600_000_000, 700_000_000]);
-    assert_eq!(used(&mut *books, 401 * MS), [0, 700_000_000]);
-    promised(books.pending_outcome(low.task, OWN, now));
+    assert_eq!(used(&mut *registry, now), [600_000_000, 700_000_000]);
+    assert_eq!(used(&mut *registry, 401 * MS), [0, 700_000_000]);
+    promised(registry.pending_outcome(low.task, OWN, now));
 }
 
-fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(2), BooksLimits::default());
+fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(2), RegistryLimits::default());
     let core = |core| CoreId { core, ..CoreId::default() };
     let lease = 3_600_000 * MS;
-    let task = promised(books.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
-    let other = promised(books.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
-    assert!(books.demote(task.task, 10 * MS));
-    assert!(!books.demote(task.task, 10 * MS), "the task has no core any more");
-    assert!(!books.demote(TaskId(1_000), 10 * MS));
-    let record = |books: &mut dyn Books, now, of| {
-        let tasks = books.snapshot(now).tasks;
+    let task = promised(registry.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
+    let other = promised(registry.admit(&TaskRequest { lease, ..request(60 * MS, 100 * MS) }, &client(), OWN, 0));
+    assert!(registry.demote(task.task, 10 * MS));
+    assert!(!registry.demote(task.task, 10 * MS), "the task has no core any more");
+    assert!(!registry.demote(TaskId(1_000), 10 * MS));
+    let record = |registry: &mut dyn TaskRegistry, now, of| {
+        let tasks = registry.snapshot(now).tasks;
         tasks.into_iter().find(|record| record.task.id == of).map(|record| (record.core, record.state))
     };
-    assert_eq!(record(&mut *books, 10 * MS, task.task), Some((None, TaskState::Demoted(lease))));
-    assert_eq!(record(&mut *books, 10 * MS, other.task), Some((Some(other.core), TaskState::Promised(lease))));
-    assert_eq!(books.pending_outcome(task.task, OWN, 10 * MS), Err(BooksRefusal::KernelRefused));
-    assert_eq!(books.renew(task.task, OWN, 2 * lease, 10 * MS), Err(BooksRefusal::KernelRefused));
-    let changed = books.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
-    assert_eq!(changed, Err(BooksRefusal::KernelRefused));
-    // The last job may run until its deadline.
+    assert_eq!(record(&mut *registry, 10 * MS, task.task), Some((None, TaskState::Demoted(lease))));
+    assert_eq!(record(&mut *registry, 10 * MS, other.task), Some((Some(other.core), TaskState::Promised(lease))));
+    assert_eq!(registry.pending_outcome(task.task, OWN, 10 * MS), Err(RegistryRefusal::KernelRefused));
+    assert_eq!(registry.renew(task.task, OWN, 2 * lease, 10 * MS), Err(RegistryRefusal::KernelRefused));
+    let changed = registry.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
+    assert_eq!(changed, Err(RegistryRefusal::KernelRefused));
+    // The last job may run until its deadline, so its share is in use until then.
     let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
-    assert!(matches!(books.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
-    promised(books.admit(&pinned, &client(), OWN, 110 * MS));
-    // Room and returned cores do not restore the task.
-    books.set_lost_cores(&[core(0)], 120 * MS);
-    books.set_lost_cores(&[], 130 * MS);
-    assert_eq!(record(&mut *books, 130 * MS, task.task), Some((None, TaskState::Demoted(lease))));
-    assert_eq!(books.withdraw(task.task, OWN, 140 * MS), Ok(()));
-    assert_eq!(record(&mut *books, 140 * MS, task.task), None);
+    assert!(matches!(registry.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
+    promised(registry.admit(&pinned, &client(), OWN, 110 * MS));
+    // A refused task stays demoted, even if a core has room or returns.
+    registry.set_lost_cores(&[core(0)], 120 * MS);
+    registry.set_lost_cores(&[], 130 * MS);
+    assert_eq!(record(&mut *registry, 130 * MS, task.task), Some((None, TaskState::Demoted(lease))));
+    assert_eq!(registry.withdraw(task.task, OWN, 140 * MS), Ok(()));
+    assert_eq!(record(&mut *registry, 140 * MS, task.task), None);
 }
 
-fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(2), BooksLimits::default());
-    let mut refusal = |request: TaskRequest| books.admit(&request, &client(), OWN, 0).unwrap_err();
+fn a_request_out_of_range_names_its_field(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(2), RegistryLimits::default());
+    let mut refusal = |request: TaskRequest| registry.admit(&request, &client(), OWN, 0).unwrap_err();
     for (timing, field) in [
         (Timing::new(0, MS), TimingField::Execution),
         (Timing::new(MS, 99_999), TimingField::Period),
@@ -221,28 +222,28 @@ fn a_request_out_of_range_names_its_field(make: &MakeBooks) {
         (Timing::new(MS, 2 * MS).with_deadline(u64::MAX), TimingField::Deadline),
         (Timing::new(MS, 2 * MS).with_jitter(u64::MAX), TimingField::Jitter),
     ] {
-        let BooksRefusal::TimingOutOfRange(error) = refusal(TaskRequest { timing, ..request(MS, MS) }) else {
+        let RegistryRefusal::TimingOutOfRange(error) = refusal(TaskRequest { timing, ..request(MS, MS) }) else {
             panic!("{timing:?}")
         };
         assert_eq!(error.field, field);
     }
     for name in [String::new(), "x".repeat(65), "a\nb".to_owned()] {
         let refused = refusal(TaskRequest { name, ..request(1, MS) });
-        assert!(matches!(refused, BooksRefusal::FieldOutOfRange("name", _)), "{refused:?}");
+        assert!(matches!(refused, RegistryRefusal::FieldOutOfRange("name", _)), "{refused:?}");
     }
     let operation = "x".repeat(257);
     let refused = refusal(TaskRequest { operation, ..request(1, MS) });
-    assert!(matches!(refused, BooksRefusal::FieldOutOfRange("operation", _)), "{refused:?}");
+    assert!(matches!(refused, RegistryRefusal::FieldOutOfRange("operation", _)), "{refused:?}");
     let absent = CoreId { core: 7, ..CoreId::default() };
     let refused = refusal(TaskRequest { pinned_core: Some(absent), ..request(1, MS) });
     assert_eq!(refused.to_string(), "core: there is no core 7; there are 0, 1");
 }
 
-fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
-    let limits = BooksLimits { max_decisions_per_second: usize::MAX, ..BooksLimits::default() };
+fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeTaskRegistry) {
+    let limits = RegistryLimits { max_decisions_per_second: usize::MAX, ..RegistryLimits::default() };
     let mut random = Random::new(11);
     for discipline in [Discipline::FixedPriority, Discipline::LiuLayland, Discipline::EarliestDeadlineFirst] {
-        let mut books = make(Machine { discipline, ..Machine::with_cores(2) }, limits.clone());
+        let mut registry = make(Machine { discipline, ..Machine::with_cores(2) }, limits.clone());
         let mut decided = 0;
         for number in 0..1_000 {
             let mut up_to = |most: u64| random.in_range(0, most >> (number % 40));
@@ -252,7 +253,7 @@ fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
             let jitter = up_to(deadline - execution);
             let blocking = up_to(deadline - execution - jitter);
             let timing = Timing { execution, period, deadline, jitter, blocking, min_interarrival: up_to(period) };
-            match books.admit(&TaskRequest { timing, ..request(1, 1) }, &client(), OWN, number) {
+            match registry.admit(&TaskRequest { timing, ..request(1, 1) }, &client(), OWN, number) {
                 Ok(admission) => {
                     decided += 1;
                     assert_eq!(timing.check(), Ok(()), "{admission:?}");
@@ -260,8 +261,8 @@ fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
                         assert!(promise.response.is_none_or(|response| response <= deadline), "{promise:?}");
                     }
                 }
-                Err(BooksRefusal::TimingOutOfRange(error)) => assert_eq!(timing.check(), Err(error)),
-                Err(BooksRefusal::TaskQuotaExceeded(_) | BooksRefusal::UtilizationQuotaExceeded(_)) => {}
+                Err(RegistryRefusal::TimingOutOfRange(error)) => assert_eq!(timing.check(), Err(error)),
+                Err(RegistryRefusal::TaskQuotaExceeded(_) | RegistryRefusal::UtilizationQuotaExceeded(_)) => {}
                 Err(refusal) => panic!("{refusal:?}"),
             }
         }
@@ -269,73 +270,74 @@ fn timings_of_every_size_are_decided_or_refused_by_a_field(make: &MakeBooks) {
     }
 }
 
-fn rates_and_quotas_are_kept(make: &MakeBooks) {
-    let limits = BooksLimits { max_decisions_per_second: 5, max_tasks_per_client: 3, ..BooksLimits::default() };
-    let mut books = make(Machine::with_cores(2), limits);
+fn rates_and_quotas_are_kept(make: &MakeTaskRegistry) {
+    let limits = RegistryLimits { max_decisions_per_second: 5, max_tasks_per_client: 3, ..RegistryLimits::default() };
+    let mut registry = make(Machine::with_cores(2), limits);
     let second = 1_000 * MS;
     let mut admit =
-        |client: &str, now| books.admit(&request(MS, 100 * MS), &ClientName(client.into()), OWN, now).map(|_| ());
+        |client: &str, now| registry.admit(&request(MS, 100 * MS), &ClientName(client.into()), OWN, now).map(|_| ());
     assert_eq!([admit("a", 0), admit("a", 0), admit("a", 10), admit("b", 10)], [Ok(()), Ok(()), Ok(()), Ok(())]);
-    assert_eq!(admit("a", 10), Err(BooksRefusal::TaskQuotaExceeded(3)));
-    assert_eq!(admit("b", second - 1), Err(BooksRefusal::RateExceeded(5)));
+    assert_eq!(admit("a", 10), Err(RegistryRefusal::TaskQuotaExceeded(3)));
+    assert_eq!(admit("b", second - 1), Err(RegistryRefusal::RateExceeded(5)));
     assert_eq!([admit("b", second), admit("b", second)], [Ok(()), Ok(())]);
-    assert_eq!(admit("c", second), Err(BooksRefusal::RateExceeded(5)));
-    let counts = books.snapshot(second).counts;
+    assert_eq!(admit("c", second), Err(RegistryRefusal::RateExceeded(5)));
+    let counts = registry.snapshot(second).counts;
     assert_eq!((counts.promised, counts.refused_over_rate, counts.refused_over_quota), (6, 2, 1));
 }
 
-fn a_pending_decision_is_given_up(make: &MakeBooks) {
-    // With more than 8 cores, the search during a request tries only moves and swaps.
+fn a_pending_decision_is_given_up(make: &MakeTaskRegistry) {
+    // With more than 8 cores, the search during a request tries only moves and swaps. Further tasks
+    // therefore get a pending decision.
     let machine = Machine { max_steps: 1 << 16, ..Machine::with_cores(16) };
-    let mut books = make(machine, BooksLimits::default());
+    let mut registry = make(machine, RegistryLimits::default());
     for _ in 0..16 {
-        promised(books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
+        promised(registry.admit(&request(60 * MS, 100 * MS), &client(), OWN, 0));
     }
-    let Ok(TaskAdmission::Pending(task)) = books.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
+    let Ok(TaskAdmission::Pending(task)) = registry.admit(&request(60 * MS, 100 * MS), &client(), OWN, 1) else {
         panic!("the bounded search is not exhaustive")
     };
-    assert_eq!(books.pending_outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
-    assert_eq!(books.renew(task, OWN, 0, 2), Err(BooksRefusal::NotAdmittedYet));
-    let undecided = books.next_pending_decision(2).expect("a decision is pending");
-    assert_eq!(books.withdraw(task, OWN, 3), Ok(()));
-    books.apply_decision(undecided.decide(), 4);
-    assert_eq!(books.pending_outcome(task, OWN, 4), Err(BooksRefusal::NotFound));
-    assert!(books.next_pending_decision(4).is_none());
+    assert_eq!(registry.pending_outcome(task, OWN, 2), Ok(TaskAdmission::Pending(task)));
+    assert_eq!(registry.renew(task, OWN, 0, 2), Err(RegistryRefusal::NotAdmittedYet));
+    let undecided = registry.next_pending_decision(2).expect("a decision is pending");
+    assert_eq!(registry.withdraw(task, OWN, 3), Ok(()));
+    registry.apply_decision(undecided.decide(), 4);
+    assert_eq!(registry.pending_outcome(task, OWN, 4), Err(RegistryRefusal::NotFound));
+    assert!(registry.next_pending_decision(4).is_none());
 }
 
-fn attached_octets_end_with_the_task(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(1), BooksLimits::default());
-    assert_eq!((books.server_data(), books.attached_data()), (&[][..], vec![]));
-    books.set_server_data(b"server");
-    let task = promised(books.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
-    assert_eq!(books.attached_data(), [(task, (&[][..]).into())]);
-    books.attach_data(task, b"first");
-    books.attach_data(task, b"second");
-    assert_eq!(books.attached_data(), [(task, (&b"second"[..]).into())]);
-    books.withdraw(task, OWN, 1).unwrap();
-    books.attach_data(task, b"third");
-    assert_eq!((books.server_data(), books.attached_data()), (&b"server"[..], vec![]));
+fn attached_octets_end_with_the_task(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(1), RegistryLimits::default());
+    assert_eq!((registry.server_data(), registry.attached_data()), (&[][..], vec![]));
+    registry.set_server_data(b"server");
+    let task = promised(registry.admit(&request(MS, 100 * MS), &client(), OWN, 0)).task;
+    assert_eq!(registry.attached_data(), [(task, (&[][..]).into())]);
+    registry.attach_data(task, b"first");
+    registry.attach_data(task, b"second");
+    assert_eq!(registry.attached_data(), [(task, (&b"second"[..]).into())]);
+    registry.withdraw(task, OWN, 1).unwrap();
+    registry.attach_data(task, b"third");
+    assert_eq!((registry.server_data(), registry.attached_data()), (&b"server"[..], vec![]));
 }
 
-fn a_changed_timing_can_be_changed_again(make: &MakeBooks) {
-    let mut books = make(Machine::with_cores(1), BooksLimits::default());
-    let task = promised(books.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;
+fn a_changed_timing_can_be_changed_again(make: &MakeTaskRegistry) {
+    let mut registry = make(Machine::with_cores(1), RegistryLimits::default());
+    let task = promised(registry.admit(&request(50 * MS, 100 * MS), &client(), OWN, 0)).task;
     let mut used = |at, execution| {
-        promised(books.change_timing(task, OWN, Timing::new(execution * MS, 100 * MS), at));
-        books.snapshot(at).cores[0].used_by_tasks.0
+        promised(registry.change_timing(task, OWN, Timing::new(execution * MS, 100 * MS), at));
+        registry.snapshot(at).cores[0].used_by_tasks.0
     };
     assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
-    // A timing that has not begun leaves no share.
+    // No job has used the timing of 10 ms, which had not begun, so it leaves no share.
     assert_eq!(used(210 * MS, 30), 500_000_000);
-    assert_eq!(books.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
+    assert_eq!(registry.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
     // Even a change to the same timing begins after the last job.
-    promised(books.change_timing(task, OWN, Timing::new(30 * MS, 100 * MS), 400 * MS));
-    promised(books.change_timing(task, OWN, Timing::new(20 * MS, 100 * MS), 401 * MS));
-    assert_eq!(books.snapshot(401 * MS).cores[0].used_by_tasks.0, 500_000_000);
-    assert_eq!(books.snapshot(510 * MS).cores[0].used_by_tasks.0, 200_000_000);
+    promised(registry.change_timing(task, OWN, Timing::new(30 * MS, 100 * MS), 400 * MS));
+    promised(registry.change_timing(task, OWN, Timing::new(20 * MS, 100 * MS), 401 * MS));
+    assert_eq!(registry.snapshot(401 * MS).cores[0].used_by_tasks.0, 500_000_000);
+    assert_eq!(registry.snapshot(510 * MS).cores[0].used_by_tasks.0, 200_000_000);
 }
 
-pub(super) fn check(make: &MakeBooks) {
+pub(super) fn check(make: &MakeTaskRegistry) {
     a_withdrawn_share_is_kept_until_the_last_deadline(make);
     a_lease_ends(make);
     a_chain_is_reserved_whole_or_not_at_all(make);
@@ -352,12 +354,12 @@ pub(super) fn check(make: &MakeBooks) {
 }
 
 #[test]
-fn simulation_and_conformance_of_books_in_memory() {
-    check(&|machine, limits| Box::new(MemoryBooks::new(machine, limits)) as Box<dyn Books>);
+fn simulation_and_conformance_of_a_registry_in_memory() {
+    check(&|machine, limits| Box::new(MemoryTaskRegistry::new(machine, limits)) as Box<dyn TaskRegistry>);
 }
 
-/// Books whose changes are saved at once.
-struct SavingBooks(StoredBooks);
+/// A task registry whose changes are saved at once.
+struct SavingTaskRegistry(StoredTaskRegistry);
 
 macro_rules! saving {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
@@ -372,17 +374,17 @@ macro_rules! saving {
     };
 }
 
-impl Books for SavingBooks {
+impl TaskRegistry for SavingTaskRegistry {
     saving! {
-        admit(request: &TaskRequest, client: &ClientName, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        pending_outcome(task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        reserve_chain(stages: &[TaskRequest], client: &ClientName, token: TaskToken, now: Nanos) -> Result<ChainAdmission, BooksRefusal>;
-        commit_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
-        cancel_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
-        change_timing(task: TaskId, token: TaskToken, timing: Timing, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
-        renew(task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
-        withdraw(task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
-        snapshot(now: Nanos) -> BooksSnapshot;
+        admit(request: &TaskRequest, client: &ClientName, token: TaskToken, now: Nanos) -> Result<TaskAdmission, RegistryRefusal>;
+        pending_outcome(task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, RegistryRefusal>;
+        reserve_chain(stages: &[TaskRequest], client: &ClientName, token: TaskToken, now: Nanos) -> Result<ChainAdmission, RegistryRefusal>;
+        commit_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, RegistryRefusal>;
+        cancel_chain(chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal>;
+        change_timing(task: TaskId, token: TaskToken, timing: Timing, now: Nanos) -> Result<TaskAdmission, RegistryRefusal>;
+        renew(task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, RegistryRefusal>;
+        withdraw(task: TaskId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal>;
+        snapshot(now: Nanos) -> RegistrySnapshot;
         next_pending_decision(now: Nanos) -> Option<PendingDecision>;
         apply_decision(decided: CompletedDecision, now: Nanos);
         set_lost_cores(lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
@@ -410,11 +412,12 @@ impl Books for SavingBooks {
 }
 
 #[test]
-fn simulation_and_conformance_of_books_with_a_store() {
+fn simulation_and_conformance_of_a_registry_with_a_store() {
     check(&|machine, limits| {
-        let mut books = SavingBooks(StoredBooks::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
-        // The first save reserves the numbers that reservations need.
-        books.set_server_data(&[]);
-        Box::new(books)
+        let mut registry =
+            SavingTaskRegistry(StoredTaskRegistry::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
+        // The first save reserves the task numbers that reservations need.
+        registry.set_server_data(&[]);
+        Box::new(registry)
     });
 }

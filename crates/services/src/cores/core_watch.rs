@@ -36,7 +36,7 @@ impl CoreWatch {
     /// Returns the watched cores that are not usable now. Must be called by the thread that made
     /// the watch.
     pub(super) fn lost(&self) -> Vec<CoreId> {
-        // A mask that cannot be read shows no loss.
+        // If the mask cannot be read, no core counts as lost.
         let Some(usable) = usable() else { return Vec::new() };
         self.cores.iter().filter(|core| !contains(&usable, **core)).copied().collect()
     }

@@ -10,7 +10,7 @@ use corelane::poa::{ObjectId, Poa};
 use corelane::rt::{CorePool, TaskBinder, TaskBinding, TaskRules};
 use corelane_sched::task::{TaskId, Timing};
 
-use super::books::{BooksSnapshot, TaskRecord, TaskState};
+use super::registry::{RegistrySnapshot, TaskRecord, TaskState};
 use super::task_id::Secrets;
 
 /// The native priority of the most urgent tasks. The priority above it remains for the ORB's thread
@@ -31,8 +31,9 @@ pub(super) struct TaskDispatch {
     poa: Poa,
     pool: Option<CorePool>,
     rules: DispatchRules,
-    /// The bindings and the demoted tasks that the pool got last.
+    /// The bindings of the last successful update of the pool.
     bindings: Vec<TaskBinding>,
+    /// The demoted tasks of the last successful update of the pool.
     demoted: Vec<u64>,
     /// The tasks whose targets serve the requests to their task references.
     served: BTreeSet<TaskId>,
@@ -48,12 +49,12 @@ impl TaskDispatch {
         self.pool.as_ref()
     }
 
-    /// Makes the task references and the pool match a snapshot of the books. `before` has the old
-    /// timings of tasks whose new timings are not saved: the rules of such a task permit jobs of
-    /// both timings.
+    /// Makes the task references and the pool match a snapshot of the task registry. `before` has
+    /// the old timings of tasks whose new timings are not saved: the rules of such a task permit
+    /// jobs of both timings.
     pub(super) fn update(
         &mut self,
-        snapshot: &BooksSnapshot,
+        snapshot: &RegistrySnapshot,
         before: &[(TaskId, Timing)],
         targets: &HashMap<TaskId, ObjectRef>,
     ) {
@@ -78,7 +79,8 @@ impl TaskDispatch {
         let Some(pool) = &self.pool else { return };
         let binding = |record: &TaskRecord| {
             let core = usize::try_from(record.core?.core).ok()?;
-            // Threads of tasks with deadlines wait at the highest priority, beside a share too.
+            // In deadline order, all threads of tasks wait at the highest priority, even if the
+            // pool has a share for best effort.
             let level =
                 if self.rules.by_deadline { 0 } else { record.priority_level + u32::from(self.rules.has_share) };
             let priority = HIGHEST_PRIORITY.saturating_sub(level).max(1);
@@ -103,17 +105,17 @@ impl TaskDispatch {
             let operations: Vec<_> = limited.map(|record| (record.task.id.0, record.operation.as_str())).collect();
             pool.set_operations(&operations);
         }
-        // If the pool refuses, for example a core number that the kernel cannot have, the next
-        // update tries again.
+        // If the pool refuses the bindings, for example a core number that the kernel cannot have,
+        // the next update tries again.
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
     }
 }
 
-/// Gives the tasks of a core their priorities of `before` again if the core has no other tasks than
-/// before, and these priorities have the order of the new ones. A raise without need could be
-/// refused by the kernel, which would end the promise of a task that only moves up.
+/// Keeps the priorities of `before` on each core whose tasks were all there before, if these
+/// priorities have the order of the new ones. The kernel can refuse an unnecessary raise, and the
+/// refusal would end the promise of a task that only moves up.
 fn keep_priorities(bindings: &mut [TaskBinding], before: &[TaskBinding]) {
     let before: HashMap<(usize, u64), u8> =
         before.iter().map(|binding| ((binding.core, binding.task), binding.priority)).collect();
@@ -189,7 +191,7 @@ mod tests {
             bindings.iter().map(|binding| binding.priority).collect::<Vec<_>>()
         };
         let before = [(1, 0, 98), (2, 0, 97), (3, 0, 96), (4, 1, 97), (5, 1, 97)];
-        // Tasks below a task that ends stay, and each core is judged alone.
+        // The tasks below an ended task keep their priorities. Each core is judged alone.
         assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 98, 97]);
         assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 98)]), [97, 97]);
         // A task that comes from another core is new, and another order needs other priorities.

@@ -9,12 +9,12 @@ use corelane_sched::task::Nanos;
 /// The time that the dispatch of one request costs beyond the time of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchCosts {
-    /// The time for which the thread that reads a request keeps its core from all tasks, with its
-    /// context switches. Default: 30 us.
+    /// The time for which the thread that reads a request keeps a core from all tasks, including
+    /// the thread's context switches. Default: 30 us.
     pub reading: Duration,
     /// The time from the end of the reading until the task's thread runs on the task's core: a
-    /// hand-over by the manager, or in leader/followers the move of the thread to the core. Default:
-    /// 30 us.
+    /// hand-over by the manager, or in leader/followers the move of the thread to the core.
+    /// Default: 30 us.
     pub hand_off: Duration,
 }
 
@@ -24,8 +24,8 @@ impl Default for DispatchCosts {
     }
 }
 
-/// Counts the costs of a core pool's mode in a machine. Create the books of an admission object
-/// with the returned machine if its core pool has this mode.
+/// Counts the costs of a core pool's mode in a machine. Create the task registry of an admission
+/// object with the returned machine if its core pool has this mode.
 ///
 /// | mode | charged |
 /// |---|---|

@@ -4,10 +4,10 @@ use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::{CoreId, Criticality, MAX_PERIOD, MIN_PERIOD, Nanos, TaskId, Timing, Utilization};
 
-use super::MemoryBooks;
-use super::books::{
-    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CoreUse, TaskRequest,
-    TaskToken,
+use super::MemoryTaskRegistry;
+use super::registry::{
+    ChainAdmission, ChainId, ClientName, CoreUse, RegistryLimits, RegistryRefusal, RegistrySnapshot, TaskRegistry,
+    TaskRequest, TaskToken,
 };
 
 const MAX_STEPS: u32 = 1 << 10;
@@ -23,7 +23,7 @@ impl Numbers<'_> {
         *first
     }
 
-    /// Returns a time: a limit of the books, any number, or a multiple of 0.1 ms.
+    /// Returns a time: a limit of the task registry, any number, or a multiple of 0.1 ms.
     fn time(&mut self) -> Nanos {
         match self.octet() {
             0 => 0,
@@ -72,13 +72,13 @@ impl Numbers<'_> {
     }
 }
 
-/// Asks books in memory for tasks with arbitrary times, changes and ends these tasks, and loses and
-/// returns cores, at arbitrary times.
+/// Asks a task registry in memory for tasks with arbitrary times, changes and ends these tasks, and
+/// loses and returns cores, at arbitrary times.
 ///
 /// # Panics
-/// If a time out of range is not refused; if, in books that never lost a core, the tasks that have
-/// begun and the last jobs of earlier tasks have more than the capacity of a core; or if the books
-/// have more tasks than their limit.
+/// If a time out of range is not refused; if, in a task registry that never lost a core, the tasks
+/// that have begun and the last jobs of earlier tasks have more than the capacity of a core; or if
+/// the task registry has more tasks than their limit.
 pub fn task_requests(input: &[u8]) {
     let mut numbers = Numbers(input);
     let settings = numbers.octet();
@@ -87,13 +87,13 @@ pub fn task_requests(input: &[u8]) {
     if settings & 2 != 0 {
         machine.discipline = Discipline::EarliestDeadlineFirst;
     }
-    let limits = BooksLimits {
+    let limits = RegistryLimits {
         max_tasks: MAX_TASKS,
         max_decisions_per_second: 64,
         max_pending_decisions: 2,
-        ..BooksLimits::default()
+        ..RegistryLimits::default()
     };
-    let mut books = MemoryBooks::new(machine, limits);
+    let mut registry = MemoryTaskRegistry::new(machine, limits);
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
     let (mut now, mut chain, mut has_lost) = (0, ChainId(0), false);
     while !numbers.0.is_empty() {
@@ -102,48 +102,49 @@ pub fn task_requests(input: &[u8]) {
         match operation & 0xf {
             0..=3 => {
                 let request = numbers.request();
-                let decided = books.admit(&request, &client, token, now);
+                let decided = registry.admit(&request, &client, token, now);
                 check_refusal(&request.timing, decided.as_ref().err());
             }
             4 => {
                 let timing = numbers.timing();
-                let changed = books.change_timing(task, token, timing, now);
+                let changed = registry.change_timing(task, token, timing, now);
                 assert!(changed.is_err() || timing.check().is_ok(), "{timing:?}");
             }
-            5 => drop(books.renew(task, token, numbers.time(), now)),
-            6 => drop(books.withdraw(task, token, now)),
+            5 => drop(registry.renew(task, token, numbers.time(), now)),
+            6 => drop(registry.withdraw(task, token, now)),
             8 => {
                 let lost: Vec<CoreId> = (0..operation >> 6).map(|_| numbers.core()).collect();
                 has_lost |= !lost.is_empty();
-                let _ = books.set_lost_cores(&lost, now);
+                let _ = registry.set_lost_cores(&lost, now);
             }
             9 | 10 => now = now.saturating_add(numbers.time()),
             11 => {
-                if let Some(pending) = books.next_pending_decision(now) {
-                    books.apply_decision(pending.decide(), now);
+                if let Some(pending) = registry.next_pending_decision(now) {
+                    registry.apply_decision(pending.decide(), now);
                 }
             }
             12 => {
                 let stages: Vec<TaskRequest> = (0..operation >> 6).map(|_| numbers.request()).collect();
-                if let Ok(ChainAdmission::Reserved(reserved, _)) = books.reserve_chain(&stages, &client, token, now) {
+                if let Ok(ChainAdmission::Reserved(reserved, _)) = registry.reserve_chain(&stages, &client, token, now)
+                {
                     chain = reserved;
                     assert!(stages.iter().all(|stage| stage.timing.check().is_ok()), "{stages:?}");
                 }
             }
-            13 => drop(books.commit_chain(chain, token, now)),
-            14 => drop(books.cancel_chain(chain, token, now)),
-            _ => drop(books.pending_outcome(task, token, now)),
+            13 => drop(registry.commit_chain(chain, token, now)),
+            14 => drop(registry.cancel_chain(chain, token, now)),
+            _ => drop(registry.pending_outcome(task, token, now)),
         }
-        let snapshot = books.snapshot(now);
+        let snapshot = registry.snapshot(now);
         assert!(snapshot.tasks.len() <= MAX_TASKS, "{snapshot:?}");
         assert!(has_lost || snapshot.cores.iter().all(|core| fits(core, &snapshot, now)), "{now}: {snapshot:?}");
-        let _ = (books.take_ended_tasks(now), books.next_expiry());
+        let _ = (registry.take_ended_tasks(now), registry.next_expiry());
     }
 }
 
 /// Returns true if the core has room for the tasks that have begun. A task that begins later may
-/// take the room of a job that ends before.
-fn fits(core: &CoreUse, snapshot: &BooksSnapshot, now: Nanos) -> bool {
+/// take the room of a job that ends earlier.
+fn fits(core: &CoreUse, snapshot: &RegistrySnapshot, now: Nanos) -> bool {
     let later = snapshot.tasks.iter().filter(|record| record.core == Some(core.core) && record.starts_at > now);
     let later = later.fold(Utilization::default(), |sum, record| sum.saturating_add(record.task.timing.utilization()));
     // The utilization of each task is rounded up here, and down in the test of the capacity.
@@ -151,10 +152,10 @@ fn fits(core: &CoreUse, snapshot: &BooksSnapshot, now: Nanos) -> bool {
     core.used_by_tasks <= core.capacity.saturating_add(later).saturating_add(rounding)
 }
 
-fn check_refusal(timing: &Timing, refusal: Option<&BooksRefusal>) {
+fn check_refusal(timing: &Timing, refusal: Option<&RegistryRefusal>) {
     if timing.check().is_err() {
         let is_named =
-            matches!(refusal, Some(BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange("name", _)));
+            matches!(refusal, Some(RegistryRefusal::TimingOutOfRange(_) | RegistryRefusal::FieldOutOfRange("name", _)));
         assert!(is_named, "{timing:?}: {refusal:?}");
     }
 }

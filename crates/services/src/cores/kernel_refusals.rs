@@ -1,4 +1,4 @@
-//! Refusals of the kernel until the books withdraw the promises of their tasks.
+//! Refusals of the kernel until the task registry withdraws the promises of their tasks.
 
 use corelane_sched::task::{CoreId, Nanos, TaskId};
 
@@ -14,9 +14,9 @@ struct HeldRefusal {
     due: Nanos,
 }
 
-/// Refusals of the kernel whose promises the books still have. The kernel refuses a lost core, and
+/// Refusals of the kernel whose promises the task registry still has. The kernel refuses a lost core, and
 /// the tasks of the core get other cores, so the loss ends no promise. Therefore the refusal of a
-/// core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost meanwhile.
+/// core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost in this time.
 #[derive(Debug, Default)]
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 

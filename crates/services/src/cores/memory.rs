@@ -1,4 +1,4 @@
-//! [`Books`] in memory, which end with the process.
+//! A [`TaskRegistry`] in memory, which ends with the process.
 
 mod lost_cores;
 mod persistence;
@@ -11,18 +11,18 @@ use corelane_sched::allocation::{
 };
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
-use super::books::{
-    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse,
-    DecisionCounts, LostCoresOutcome, MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision,
-    Promise, TaskAdmission, TaskRecord, TaskRequest, TaskState, TaskToken,
+use super::registry::{
+    ChainAdmission, ChainId, ClientName, CompletedDecision, CoreUse, DecisionCounts, LostCoresOutcome,
+    MAX_CHAIN_STAGES, MAX_OPERATION_NAME_BYTES, MAX_TASK_NAME_BYTES, PendingDecision, Promise, RegistryLimits,
+    RegistryRefusal, RegistrySnapshot, TaskAdmission, TaskRecord, TaskRegistry, TaskRequest, TaskState, TaskToken,
 };
 use super::transition;
 use persistence::RevocableChange;
 
 const SECOND: Nanos = 1_000_000_000;
 /// Maximum number of searches for one decision. A search is repeated if it found a plan and the
-/// books changed during it. After the last search, a bounded search under the lock decides. A
-/// rejection stands.
+/// registry changed during it. After the last search, a bounded search under the lock decides. A
+/// search without a plan is not repeated: its rejection is final.
 const MAX_SEARCHES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -65,8 +65,8 @@ impl Entry {
         }
     }
 
-    /// Returns true if the kernel has refused a request for the promised task
-    /// ([`Books::demote`]). A task that has lost its core remembers its home.
+    /// Returns true if the kernel has refused the core, priority or thread of the promised task
+    /// ([`TaskRegistry::demote`]). Such a task has no home, unlike a task that has lost its core.
     fn is_refused(&self) -> bool {
         matches!(self.state, EntryState::Promised { .. }) && self.core.is_none() && self.home.is_none()
     }
@@ -81,10 +81,10 @@ impl Entry {
     }
 }
 
-/// Books in memory.
+/// A task registry without a store: the promises end with the process.
 #[derive(Debug)]
-pub struct MemoryBooks {
-    limits: BooksLimits,
+pub struct MemoryTaskRegistry {
+    limits: RegistryLimits,
     /// All cores of the machine. `machine` and `inline` have only the cores that are not lost.
     all_cores: Vec<Core>,
     /// The machine with the bounds of a search on another thread.
@@ -103,7 +103,7 @@ pub struct MemoryBooks {
     left_shares: BTreeSet<(Nanos, TaskId)>,
     revocable: BTreeMap<TaskId, RevocableChange>,
     pending: VecDeque<TaskId>,
-    /// The times of the decisions that were made within the last second before the latest one.
+    /// The times of the decisions within the second before the latest decision.
     decisions: VecDeque<Nanos>,
     ended: Vec<TaskId>,
     last_number: u64,
@@ -112,10 +112,10 @@ pub struct MemoryBooks {
     server_data: Vec<u8>,
 }
 
-impl MemoryBooks {
-    /// Creates books without tasks for a machine.
+impl MemoryTaskRegistry {
+    /// Creates a task registry without tasks for a machine.
     #[must_use]
-    pub fn new(machine: Machine, limits: BooksLimits) -> Self {
+    pub fn new(machine: Machine, limits: RegistryLimits) -> Self {
         let mut inline = machine.clone().with_short_decision_limits();
         inline.max_steps = inline.max_steps.min(machine.max_steps);
         inline.max_allocation_step = inline.max_allocation_step.min(machine.max_allocation_step);
@@ -237,54 +237,54 @@ impl MemoryBooks {
         self.entries.insert(task, entry);
     }
 
-    fn check(&self, request: &TaskRequest) -> Result<(), BooksRefusal> {
+    fn check(&self, request: &TaskRequest) -> Result<(), RegistryRefusal> {
         if request.name.is_empty()
             || request.name.len() > MAX_TASK_NAME_BYTES
             || request.name.chars().any(char::is_control)
         {
-            return Err(BooksRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
+            return Err(RegistryRefusal::FieldOutOfRange("name", "a name has 1 to 64 bytes and no control characters"));
         }
         if request.operation.len() > MAX_OPERATION_NAME_BYTES || request.operation.chars().any(char::is_control) {
-            return Err(BooksRefusal::FieldOutOfRange(
+            return Err(RegistryRefusal::FieldOutOfRange(
                 "operation",
                 "an operation has at most 256 bytes and no control characters",
             ));
         }
-        request.timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
+        request.timing.check().map_err(RegistryRefusal::TimingOutOfRange)?;
         match request.pinned_core {
             Some(pinned) if !self.machine.cores.iter().any(|core| core.id == pinned) => {
-                Err(BooksRefusal::NoSuchCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
+                Err(RegistryRefusal::NoSuchCore(pinned, self.machine.cores.iter().map(|core| core.id).collect()))
             }
             _ => Ok(()),
         }
     }
 
-    fn count_decisions(&mut self, count: usize) -> Result<(), BooksRefusal> {
+    fn count_decisions(&mut self, count: usize) -> Result<(), RegistryRefusal> {
         while self.decisions.front().is_some_and(|at| self.now - at >= SECOND) {
             self.decisions.pop_front();
         }
         let most = self.limits.max_decisions_per_second;
         if self.decisions.len().saturating_add(count) > most {
             self.counts.refused_over_rate += 1;
-            return Err(BooksRefusal::RateExceeded(most));
+            return Err(RegistryRefusal::RateExceeded(most));
         }
         self.decisions.extend(std::iter::repeat_n(self.now, count));
         Ok(())
     }
 
-    /// Checks that the books have room for `count` more tasks, and that the client's quotas permit
-    /// them with a total utilization of `further`. The utilization of task `replaced` does not
-    /// count.
+    /// Checks that the task registry has room for `count` more tasks, and that the client's quotas
+    /// permit them with a total utilization of `further`. The utilization of task `replaced` does
+    /// not count.
     fn check_quota(
         &mut self,
         client: &ClientName,
         count: usize,
         further: Utilization,
         replaced: Option<TaskId>,
-    ) -> Result<(), BooksRefusal> {
+    ) -> Result<(), RegistryRefusal> {
         let room = self.limits.max_tasks.saturating_sub(self.count_with_shares());
         if count > room {
-            return Err(BooksRefusal::Full(self.limits.max_tasks));
+            return Err(RegistryRefusal::Full(self.limits.max_tasks));
         }
         let own = self.entries.iter().filter(|(_, entry)| entry.client == *client && entry.is_counted());
         let (mut tasks, mut used) = (count, further);
@@ -295,9 +295,9 @@ impl MemoryBooks {
             }
         }
         let refusal = if tasks > self.limits.max_tasks_per_client {
-            BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client)
+            RegistryRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client)
         } else if used > self.limits.max_utilization_per_client {
-            BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client)
+            RegistryRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client)
         } else {
             return Ok(());
         };
@@ -318,9 +318,9 @@ impl MemoryBooks {
         self.now.saturating_add(self.lease_length(lease))
     }
 
-    fn owned(&self, task: TaskId, token: TaskToken) -> Result<&Entry, BooksRefusal> {
-        let entry = self.entries.get(&task).ok_or(BooksRefusal::NotFound)?;
-        if entry.token == token { Ok(entry) } else { Err(BooksRefusal::WrongToken) }
+    fn owned(&self, task: TaskId, token: TaskToken) -> Result<&Entry, RegistryRefusal> {
+        let entry = self.entries.get(&task).ok_or(RegistryRefusal::NotFound)?;
+        if entry.token == token { Ok(entry) } else { Err(RegistryRefusal::WrongToken) }
     }
 
     /// Keeps a share of a core for the last job of a task that leaves the core or begins its timing
@@ -384,24 +384,24 @@ impl MemoryBooks {
         Entry { request, client, token, state, core: None, home: None, starts_at: 0, lease, attachment }
     }
 
-    fn stages(&self, chain: ChainId, token: TaskToken) -> Result<Vec<TaskId>, BooksRefusal> {
+    fn stages(&self, chain: ChainId, token: TaskToken) -> Result<Vec<TaskId>, RegistryRefusal> {
         let is_stage = |entry: &Entry| matches!(entry.state, EntryState::Reserved { chain: of, .. } if of == chain);
         let stages: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| is_stage(entry)).map(|(task, _)| *task).collect();
-        let first = stages.first().ok_or(BooksRefusal::NotFound)?;
+        let first = stages.first().ok_or(RegistryRefusal::NotFound)?;
         self.owned(*first, token)?;
         Ok(stages)
     }
 }
 
-impl Books for MemoryBooks {
+impl TaskRegistry for MemoryTaskRegistry {
     fn admit(
         &mut self,
         request: &TaskRequest,
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal> {
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.advance(now);
         self.check(request)?;
         self.count_decisions(1)?;
@@ -423,17 +423,22 @@ impl Books for MemoryBooks {
         }
     }
 
-    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn pending_outcome(
+        &mut self,
+        task: TaskId,
+        token: TaskToken,
+        now: Nanos,
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?;
         match &entry.state {
-            EntryState::Promised { .. } if entry.is_refused() => Err(BooksRefusal::KernelRefused),
+            EntryState::Promised { .. } if entry.is_refused() => Err(RegistryRefusal::KernelRefused),
             EntryState::Rejected { rejection, .. } => Ok(TaskAdmission::Rejected(*rejection)),
-            EntryState::Ending { .. } => Err(BooksRefusal::NotFound),
+            EntryState::Ending { .. } => Err(RegistryRefusal::NotFound),
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
                 let promise = self.promises(&[task]).pop();
-                promise.map(TaskAdmission::Promised).ok_or(BooksRefusal::CoreLost)
+                promise.map(TaskAdmission::Promised).ok_or(RegistryRefusal::CoreLost)
             }
         }
     }
@@ -444,10 +449,10 @@ impl Books for MemoryBooks {
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<ChainAdmission, BooksRefusal> {
+    ) -> Result<ChainAdmission, RegistryRefusal> {
         self.advance(now);
         if stages.is_empty() || stages.len() > MAX_CHAIN_STAGES {
-            return Err(BooksRefusal::FieldOutOfRange("stages", "a chain has 1 to 32 stages on one server"));
+            return Err(RegistryRefusal::FieldOutOfRange("stages", "a chain has 1 to 32 stages on one server"));
         }
         stages.iter().try_for_each(|stage| self.check(stage))?;
         self.count_decisions(stages.len())?;
@@ -480,7 +485,7 @@ impl Books for MemoryBooks {
         Ok(ChainAdmission::Reserved(chain, self.promises(&tasks)))
     }
 
-    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, RegistryRefusal> {
         self.advance(now);
         let stages = self.stages(chain, token)?;
         for task in &stages {
@@ -494,7 +499,7 @@ impl Books for MemoryBooks {
         Ok(self.promises(&stages))
     }
 
-    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
         self.advance(now);
         self.stages(chain, token)?.into_iter().for_each(|task| self.remove(task));
         Ok(())
@@ -506,17 +511,17 @@ impl Books for MemoryBooks {
         token: TaskToken,
         timing: Timing,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal> {
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         let changed = self.change_timing_revocably(task, token, timing, now)?;
         self.keep_change(task);
         Ok(changed)
     }
 
-    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, RegistryRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?;
         match entry.state {
-            EntryState::Promised { .. } if entry.is_refused() => Err(BooksRefusal::KernelRefused),
+            EntryState::Promised { .. } if entry.is_refused() => Err(RegistryRefusal::KernelRefused),
             EntryState::Promised { .. } => {
                 let (until, length) = (self.lease_end(lease), self.lease_length(lease));
                 self.set_state(task, EntryState::Promised { until });
@@ -525,18 +530,18 @@ impl Books for MemoryBooks {
                 }
                 Ok(until)
             }
-            EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(BooksRefusal::NotAdmittedYet),
-            EntryState::Ending { .. } | EntryState::Rejected { .. } => Err(BooksRefusal::NotFound),
+            EntryState::Reserved { .. } | EntryState::Pending { .. } => Err(RegistryRefusal::NotAdmittedYet),
+            EntryState::Ending { .. } | EntryState::Rejected { .. } => Err(RegistryRefusal::NotFound),
         }
     }
 
-    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
         self.advance(now);
         match self.owned(task, token)?.state {
             EntryState::Promised { .. } => self.end_promise(task, self.now),
             EntryState::Pending { .. } | EntryState::Rejected { .. } => self.remove(task),
-            EntryState::Reserved { .. } => return Err(BooksRefusal::NotAdmittedYet),
-            EntryState::Ending { .. } => return Err(BooksRefusal::NotFound),
+            EntryState::Reserved { .. } => return Err(RegistryRefusal::NotAdmittedYet),
+            EntryState::Ending { .. } => return Err(RegistryRefusal::NotFound),
         }
         Ok(())
     }
@@ -545,7 +550,7 @@ impl Books for MemoryBooks {
         self.entries.get(&task).map(|entry| entry.request.name.as_str())
     }
 
-    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
+    fn snapshot(&mut self, now: Nanos) -> RegistrySnapshot {
         self.advance(now);
         let places: BTreeMap<TaskId, _> =
             task_placements(&self.set, &self.machine).into_iter().map(|placed| (placed.task, placed)).collect();
@@ -587,7 +592,7 @@ impl Books for MemoryBooks {
                 reserved_above_tasks: Utilization::total(&above.interference),
             }
         };
-        BooksSnapshot {
+        RegistrySnapshot {
             tasks: self.entries.iter().filter_map(record).collect(),
             cores: self.all_cores.iter().map(use_of).collect(),
             counts: self.counts,

@@ -14,13 +14,12 @@
 //! ```
 //!
 //! The target of a task serves the requests to its task reference. With a core pool
-//! ([`AdmissionConfig::core_pool`]) they run on the task's core. Without a core pool the promises
-//! are advisory.
+//! ([`AdmissionConfig::core_pool`]) the requests run on the task's core. Without a core pool the
+//! promises are advisory.
 
 mod admission;
 mod admitted;
 mod best_effort;
-pub mod books;
 mod clients;
 #[cfg(test)]
 mod conformance;
@@ -35,6 +34,7 @@ mod kernel_refusals;
 mod memory;
 mod monitoring;
 mod records;
+pub mod registry;
 mod restart;
 mod saving;
 mod servants;
@@ -58,9 +58,9 @@ use corelane::{Completion, Orb, SystemException, SystemExceptionKind as Kind};
 use corelane_sched::allocation::{Discipline, Machine};
 use corelane_sched::task::TaskId;
 
-use self::admission::SharedBooks;
-use self::books::{Books, BooksLimits};
+use self::admission::SharedTaskRegistry;
 use self::dispatch::{DispatchRules, TaskDispatch, TaskKeys};
+use self::registry::{RegistryLimits, TaskRegistry};
 use self::restart::ServerData;
 use self::servants::{TaskLocator, TasksServant};
 use self::task_id::{Secrets, TagKey};
@@ -71,13 +71,13 @@ pub use self::best_effort::with_best_effort_share;
 pub use self::clients::ClientIdentityInterceptor;
 pub use self::dispatch_costs::{DispatchCosts, charge_mode};
 pub use self::idl::cores as protocol;
-pub use self::memory::MemoryBooks;
+pub use self::memory::MemoryTaskRegistry;
 pub use self::restart::RestoredTasks;
 pub use self::saving::{CompletedSave, PendingSave, SaveOutcome};
-pub use self::stored::StoredBooks;
+pub use self::stored::StoredTaskRegistry;
 
-/// The kind of the records of [`StoredBooks`], for a [`Store`](crate::store::Store) that a program
-/// supplies.
+/// The kind of the records of [`StoredTaskRegistry`], for a [`Store`](crate::store::Store) that a
+/// program supplies.
 pub const RECORD_KIND: RecordFormat = records::KIND;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
@@ -88,7 +88,7 @@ const OBJECT_POA: &str = "CorelaneAdmission";
 
 /// Settings of an admission object.
 pub struct AdmissionConfig {
-    books: Box<dyn Books>,
+    registry: Box<dyn TaskRegistry>,
     core_pool: Option<CorePoolConfig>,
     rules: DispatchRules,
     max_waiting_saves: usize,
@@ -101,25 +101,26 @@ impl fmt::Debug for AdmissionConfig {
 }
 
 impl AdmissionConfig {
-    /// Creates the settings of an admission object for a machine, with [`MemoryBooks`] and default
-    /// limits.
+    /// Creates the settings of an admission object for a machine, with [`MemoryTaskRegistry`] and
+    /// default limits.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         let by_deadline = machine.discipline == Discipline::EarliestDeadlineFirst;
-        Self::with_books(MemoryBooks::new(machine, BooksLimits::default())).earliest_deadline_first(by_deadline)
+        Self::with_registry(MemoryTaskRegistry::new(machine, RegistryLimits::default()))
+            .earliest_deadline_first(by_deadline)
     }
 
-    /// Creates the settings of an admission object with books of the caller.
+    /// Creates the settings of an admission object with a task registry of the caller.
     #[must_use]
-    pub fn with_books(books: impl Books + 'static) -> Self {
+    pub fn with_registry(registry: impl TaskRegistry + 'static) -> Self {
         let rules = DispatchRules { enforces_rates: false, by_deadline: false, has_share: false };
-        AdmissionConfig { books: Box::new(books), core_pool: None, rules, max_waiting_saves: 2 }
+        AdmissionConfig { registry: Box::new(registry), core_pool: None, rules, max_waiting_saves: 2 }
     }
 
     /// Sets whether each core runs jobs in the order of their deadlines
     /// ([`TaskRules::deadline`](field@corelane::rt::TaskRules::deadline)) or by the priorities of
-    /// their tasks. Has no effect without a [core pool](Self::core_pool). The books must decide by
-    /// the same discipline. Default: true after [`new`](Self::new) for a machine with
+    /// their tasks. Has no effect without a [core pool](Self::core_pool). The task registry must
+    /// decide by the same discipline. Default: true after [`new`](Self::new) for a machine with
     /// [`Discipline::EarliestDeadlineFirst`], otherwise false.
     #[must_use]
     pub fn earliest_deadline_first(mut self, is_by_deadline: bool) -> Self {
@@ -128,11 +129,11 @@ impl AdmissionConfig {
     }
 
     /// Runs the requests of tasks on their cores, by a core pool with these settings. Each task
-    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the addresses
-    /// of the pool if all endpoints are taken. The machine's cores must be cores of this computer.
-    /// If the pool has a share for best effort, the machine must count it
-    /// ([`with_best_effort_share`]). If the pool has another [mode](corelane::rt::CorePoolMode) than
-    /// the default, the machine must count its costs ([`charge_mode`]).
+    /// reference then has separate addresses ([`CorePoolConfig::task_endpoint_count`]), or the
+    /// addresses of the pool if all endpoints are taken. The machine's cores must be cores of this
+    /// computer. If the pool has a share for best effort, the machine must count it
+    /// ([`with_best_effort_share`]). If the pool has another [mode](corelane::rt::CorePoolMode)
+    /// than the default, the machine must count its costs ([`charge_mode`]).
     #[must_use]
     pub fn core_pool(mut self, config: CorePoolConfig) -> Self {
         self.core_pool = Some(config);
@@ -149,7 +150,7 @@ impl AdmissionConfig {
         self
     }
 
-    /// Sets the maximum number of requests that wait until [`StoredBooks`] have saved their
+    /// Sets the maximum number of requests that wait until [`StoredTaskRegistry`] has saved their
     /// promises; 0 counts as 1. Further requests get TRANSIENT. Permit fewer than the threads that
     /// serve requests, so that leases are renewed even while the disk does not respond. Default: 2.
     #[must_use]
@@ -159,18 +160,19 @@ impl AdmissionConfig {
     }
 
     /// Serves the admission object in an ORB until the ORB ends. Binds the plain key
-    /// `CorelaneTasks` to the object. The leases of the promises in [`StoredBooks`] begin now.
+    /// `CorelaneTasks` to the object. The leases of the promises in [`StoredTaskRegistry`] begin
+    /// now.
     ///
     /// # Errors
-    /// BAD_PARAM if the key is already bound, or if the books reserve less than the pool's share
-    /// for best effort. NO_RESOURCES if the system refuses a thread or a random number,
-    /// PERSIST_STORE if the store of the books cannot be written or is damaged, and other errors of
-    /// the ORB.
+    /// BAD_PARAM if the key is already bound, or if the task registry reserves less than the pool's
+    /// share for best effort. NO_RESOURCES if the system refuses a thread or a random number,
+    /// PERSIST_STORE if the store of the task registry cannot be written or is damaged, and other
+    /// errors of the ORB.
     pub fn serve(mut self, orb: &Orb) -> Result<AdmissionService, SystemException> {
         let no_resources = |error: std::io::Error| {
             SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
         };
-        let kept = restart::server_data(&*self.books)?;
+        let kept = restart::server_data(&*self.registry)?;
         let tags = match &kept {
             Some(kept) => kept.tags,
             None => TagKey::random().map_err(no_resources)?,
@@ -187,11 +189,11 @@ impl AdmissionConfig {
         };
         let mut rules = self.rules;
         if let Some(share) = self.core_pool.as_ref().and_then(|pool| pool.best_effort_share) {
-            if !best_effort::is_counted(share, &self.books.snapshot(0).cores) {
+            if !best_effort::is_counted(share, &self.registry.snapshot(0).cores) {
                 let refusal = SystemException::new(Kind::BadParam, 0, Completion::No);
-                return Err(
-                    refusal.with_message("the books do not count the share for best effort: with_best_effort_share")
-                );
+                return Err(refusal.with_message(
+                    "the task registry does not count the share for best effort: with_best_effort_share",
+                ));
             }
             rules.has_share = true;
         }
@@ -202,8 +204,8 @@ impl AdmissionConfig {
         };
         let data = ServerData::new(tags, orb, pool.as_ref());
         let has_moved = kept.is_some_and(|kept| kept.pool != data.pool);
-        self.books.set_server_data(&data.encode());
-        let admission = SharedBooks::new(self.books, secrets, self.max_waiting_saves).map_err(no_resources);
+        self.registry.set_server_data(&data.encode());
+        let admission = SharedTaskRegistry::new(self.registry, secrets, self.max_waiting_saves).map_err(no_resources);
         let admission = admission.and_then(|admission| {
             admission.save().map_err(|error| restart::persist_store(&error.to_string()))?;
             Ok(admission)
@@ -230,12 +232,12 @@ fn serve_in(
     orb: &Orb,
     root: &Poa,
     tasks: &Poa,
-    admission: Arc<SharedBooks>,
+    admission: Arc<SharedTaskRegistry>,
     keys: &TaskKeys,
     dispatch: TaskDispatch,
     has_moved: bool,
 ) -> Result<AdmissionService, SystemException> {
-    // The number 0 belongs to no task.
+    // The example has the number 0, which belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);
@@ -253,7 +255,7 @@ fn serve_in(
         poa.activate_object_with_id(&id, &protocol::Tasks::servant(servant))?;
         let restored = admission.restore(orb, pool.as_ref(), has_moved)?;
         orb.bind_corbaloc_key(ADMISSION_OBJECT_KEY, &own)?;
-        // This call follows `bind_corbaloc_key`, because a restored target may have this key.
+        // `set_dispatch` follows `bind_corbaloc_key`, because a restored target may have this key.
         admission.set_dispatch(dispatch);
         admission.begin_time();
         tasks.manager().activate()?;
@@ -282,8 +284,8 @@ impl AdmissionService {
         &self.object
     }
 
-    /// Returns the numbers of tasks that the service has taken over from the books of an earlier
-    /// process.
+    /// Returns the numbers of tasks that the service has taken over from the task registry of an
+    /// earlier process.
     #[must_use]
     pub fn restored_tasks(&self) -> RestoredTasks {
         self.restored

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use corelane::rt::JobOverrunAction;
 use corelane_sched::task::{CoreId, Criticality, HostId, Nanos, TaskId, Timing};
 
-use super::books::{ClientName, TaskRequest, TaskToken};
+use super::registry::{ClientName, TaskRequest, TaskToken};
 use crate::store::RecordFormat;
 
 pub(super) const KIND: RecordFormat = RecordFormat { service: "cores", format: 1 };
@@ -27,7 +27,7 @@ const PROMISE: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SavedPromise {
-    /// The request as it is now. Its `lease` is the longest lease that the task has got.
+    /// The request as it is now. Its `lease` is the longest lease that the task has had.
     pub(super) request: TaskRequest,
     pub(super) client: ClientName,
     pub(super) token: TaskToken,
@@ -171,8 +171,8 @@ fn decode_promise(value: &[u8]) -> Result<SavedPromise, BadRecord> {
     fields.end(SavedPromise { request, client, token, core, home, attachment })
 }
 
-/// Returns the number in the octets. Refuses numbers from 2^63 on, because no task id of the books
-/// has the highest bit.
+/// Returns the number in the octets. Refuses numbers from 2^63 on, because no task id of the task
+/// registry has the highest bit.
 fn number(octets: [u8; 8]) -> Result<u64, BadRecord> {
     let number = u64::from_be_bytes(octets);
     if number < 1 << 63 { Ok(number) } else { Err(BadRecord) }

@@ -1,5 +1,5 @@
-//! The octets that an admission object keeps with its books, so that a restarted server has the
-//! references of its tasks.
+//! The octets that an admission object keeps with its task registry, so that a restarted server has
+//! the references of its tasks.
 //!
 //! ```text
 //! of the server: 2 u64 tag key | addresses of the pool | u32 n | n times addresses of an endpoint
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use corelane::rt::{CorePool, CorePoolConfig};
 use corelane::{Completion, Endpoint, Orb, SystemException, SystemExceptionKind as Kind};
 
-use super::books::Books;
 use super::dispatch::TaskKeys;
 use super::records::{BadRecord, Fields, push_octets};
+use super::registry::TaskRegistry;
 use super::task_id::TagKey;
 
 /// The numbers of promises that a service has taken over from an earlier process
@@ -64,12 +64,12 @@ pub(super) fn persist_store(why: &str) -> SystemException {
 
 impl From<BadRecord> for SystemException {
     fn from(_: BadRecord) -> Self {
-        persist_store("the store of the books has a malformed record: put a backup in its place")
+        persist_store("the store of the task registry has a malformed record: put a backup in its place")
     }
 }
 
-pub(super) fn server_data(books: &dyn Books) -> Result<Option<ServerData>, BadRecord> {
-    match books.server_data() {
+pub(super) fn server_data(registry: &dyn TaskRegistry) -> Result<Option<ServerData>, BadRecord> {
+    match registry.server_data() {
         [] => Ok(None),
         octets => ServerData::decode(octets).map(Some),
     }
@@ -92,9 +92,9 @@ fn is_beside(address: &str, of: &str) -> bool {
     if of.starts_with("tcp:") { host(address) == host(of) } else { address.starts_with(of) }
 }
 
-/// Creates a core pool at the addresses of the earlier process. If there was none, if the pool
-/// cannot listen there, or if the configured addresses have changed, it listens at the configured
-/// addresses.
+/// Creates a core pool at the addresses of the earlier process. If there was no earlier pool, if
+/// the pool cannot listen there, or if the configured addresses have changed, the pool listens at
+/// the configured addresses.
 pub(super) fn create_pool(
     orb: &Orb,
     config: &CorePoolConfig,

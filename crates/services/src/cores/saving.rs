@@ -1,5 +1,5 @@
-//! The steps by which books bring their store up to date. A step is made and applied under the lock
-//! of the books, and runs without the lock, because it waits for the disk.
+//! The steps by which a task registry brings its store up to date. A step is made and applied under
+//! the lock of the task registry, and runs without the lock, because it waits for the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use super::records::{self, CoresRecord, NUMBER_KEY, SERVER_KEY, SavedPromise};
 use crate::store::{Durability, RecordChange, Revision, Store, StoreError};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct SavedBooks {
+pub(super) struct SavedTaskRegistry {
     pub(super) revision: Revision,
     pub(super) promises: BTreeMap<TaskId, SavedPromise>,
     pub(super) server_data: Vec<u8>,
-    /// No task has a larger number.
+    /// The number that the store has reserved: no task has a larger number.
     pub(super) number: u64,
 }
 
-impl SavedBooks {
+impl SavedTaskRegistry {
     pub(super) fn read(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut saved = SavedBooks::default();
+        let mut saved = SavedTaskRegistry::default();
         let mut bad = None;
         saved.revision = store.for_each(&mut |key, value| {
             match records::decode(key, value) {
@@ -84,7 +84,7 @@ impl SavedChanges {
     }
 }
 
-/// A step that brings the store of books up to date.
+/// A step that brings the store of a task registry up to date.
 pub struct PendingSave {
     pub(super) store: Arc<dyn Store>,
     pub(super) step: SaveStep,
@@ -104,11 +104,12 @@ impl fmt::Debug for PendingSave {
 
 impl PendingSave {
     /// Reads or writes the store, and waits for the disk. The caller should hold no lock on the
-    /// books meanwhile. The result is for [`Books::apply_save`](super::books::Books::apply_save).
+    /// task registry during the wait. The result is for
+    /// [`TaskRegistry::apply_save`](super::registry::TaskRegistry::apply_save).
     #[must_use]
     pub fn save(self) -> CompletedSave {
         CompletedSave(match self.step {
-            SaveStep::Read => SavedBooks::read(&*self.store).map(SaveResult::Read),
+            SaveStep::Read => SavedTaskRegistry::read(&*self.store).map(SaveResult::Read),
             SaveStep::Commit(after, changes) => {
                 changes.commit(&*self.store, after).map(|revision| SaveResult::Committed(revision, changes))
             }
@@ -116,18 +117,18 @@ impl PendingSave {
     }
 }
 
-/// The result of [`PendingSave::save`].
+/// The outcome of a save step, for [`TaskRegistry::apply_save`](super::registry::TaskRegistry::apply_save).
 #[derive(Debug)]
 pub struct CompletedSave(pub(super) Result<SaveResult, StoreError>);
 
 #[derive(Debug)]
 pub(super) enum SaveResult {
-    Read(SavedBooks),
+    Read(SavedTaskRegistry),
     Committed(Revision, SavedChanges),
 }
 
 impl SaveResult {
-    pub(super) fn apply(self, saved: &mut SavedBooks) -> SaveOutcome {
+    pub(super) fn apply(self, saved: &mut SavedTaskRegistry) -> SaveOutcome {
         match self {
             SaveResult::Read(found) => {
                 *saved = found;
@@ -141,13 +142,14 @@ impl SaveResult {
     }
 }
 
-/// The effect of a step on the books ([`Books::apply_save`](super::books::Books::apply_save)).
+/// The effect of a step on the task registry
+/// ([`TaskRegistry::apply_save`](super::registry::TaskRegistry::apply_save)).
 #[derive(Clone, Debug)]
 pub enum SaveOutcome {
     /// The store has all changes that were made before the step.
     Saved,
     /// The store has been read. The next step saves the changes.
     StoreRead,
-    /// The step has failed. The books have taken back what the store does not have.
+    /// The step has failed. The task registry has undone the changes that the store does not have.
     Failed(Arc<StoreError>),
 }

@@ -9,14 +9,14 @@ use corelane::{Completion, ObjectRef, Servant, SystemException, SystemExceptionK
 use corelane_sched::allocation::{AdmissionTest, Rejection};
 use corelane_sched::task::{CoreId, Criticality, Nanos, TaskId, Timing};
 
-use super::admission::{AdmissionState, NotSaved, SavedResult, SharedBooks};
-use super::books::{
-    self, BooksRefusal, ChainAdmission, ChainId, TaskAdmission as Decision, TaskRequest, TaskState, TaskToken,
-};
+use super::admission::{AdmissionState, NotSaved, SavedResult, SharedTaskRegistry};
 use super::clients;
 use super::idl::cores as idl;
 use super::idl::cores::tasks::{AdmitError, ReserveError};
 use super::monitoring;
+use super::registry::{
+    self, ChainAdmission, ChainId, RegistryRefusal, TaskAdmission as Decision, TaskRequest, TaskState, TaskToken,
+};
 
 const TARGET_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_BATCH: u32 = 1_000;
@@ -24,7 +24,7 @@ const MAX_BATCH: u32 = 1_000;
 const MAX_RECORDING: Nanos = 3_600_000_000_000;
 
 pub(super) struct TasksServant {
-    pub(super) admission: Arc<SharedBooks>,
+    pub(super) admission: Arc<SharedTaskRegistry>,
     pub(super) poa: Poa,
     pub(super) pool: Option<CorePool>,
     /// The references of the admission object and of a task that does not exist. Targets must have
@@ -36,22 +36,23 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
     SystemException::new(kind, 0, Completion::No).with_message(why.into())
 }
 
-impl From<BooksRefusal> for SystemException {
-    fn from(refusal: BooksRefusal) -> Self {
+impl From<RegistryRefusal> for SystemException {
+    fn from(refusal: RegistryRefusal) -> Self {
         let kind = match refusal {
-            BooksRefusal::KernelRefused => {
+            RegistryRefusal::KernelRefused => {
                 return SystemException::new(Kind::NoResources, corelane::minor::TASK_REFUSED, Completion::No)
                     .with_message(refusal.to_string());
             }
-            BooksRefusal::TimingOutOfRange(_) | BooksRefusal::FieldOutOfRange(..) => Kind::BadParam,
-            BooksRefusal::RateExceeded(_)
-            | BooksRefusal::TaskQuotaExceeded(_)
-            | BooksRefusal::UtilizationQuotaExceeded(_)
-            | BooksRefusal::NotSavedYet => Kind::Transient,
-            BooksRefusal::Full(_) | BooksRefusal::NoSuchCore(..) | BooksRefusal::CoreLost => Kind::NoResources,
-            BooksRefusal::NotFound => Kind::ObjectNotExist,
-            BooksRefusal::WrongToken => Kind::NoPermission,
-            BooksRefusal::NotAdmittedYet => Kind::BadInvOrder,
+            RegistryRefusal::TimingOutOfRange(_) | RegistryRefusal::FieldOutOfRange(..) => Kind::BadParam,
+            RegistryRefusal::RateExceeded(_)
+            | RegistryRefusal::TaskQuotaExceeded(_)
+            | RegistryRefusal::UtilizationQuotaExceeded(_)
+            | RegistryRefusal::EarlierTimingNotSaved
+            | RegistryRefusal::TaskNumbersNotSaved => Kind::Transient,
+            RegistryRefusal::Full(_) | RegistryRefusal::NoSuchCore(..) | RegistryRefusal::CoreLost => Kind::NoResources,
+            RegistryRefusal::NotFound => Kind::ObjectNotExist,
+            RegistryRefusal::WrongToken => Kind::NoPermission,
+            RegistryRefusal::NotAdmittedYet => Kind::BadInvOrder,
         };
         system(kind, refusal.to_string())
     }
@@ -64,7 +65,8 @@ impl From<NotSaved> for SystemException {
             NotSaved::Ended => SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::No)
                 .with_message("the thread that saves has ended: restart the server"),
             NotSaved::Failed(error) => {
-                // A commit that failed may have reached the store.
+                // A commit that failed may have reached the store, so the completion status is
+                // MAYBE.
                 let refused = SystemException::new(Kind::NoResources, corelane::minor::NOT_SAVED, Completion::Maybe);
                 refused.with_message(format!("the store cannot save the promise: {error}"))
             }
@@ -146,7 +148,8 @@ impl TasksServant {
                 own.any(|own| own.tag == profile.tag && own.address == profile.address)
             })
         };
-        // The reference of a task may have an address that no other reference has.
+        // Task references are recognised by their POA, because their addresses may differ from all
+        // addresses of other references.
         if self.poa.reference_to_id(target).is_ok() {
             return Err(system(Kind::BadParam, "target: the reference names a task already"));
         }
@@ -162,14 +165,14 @@ impl TasksServant {
     fn promise(
         &self,
         state: &mut AdmissionState,
-        promise: &books::Promise,
+        promise: &registry::Promise,
         token: TaskToken,
         now: Nanos,
     ) -> Result<idl::Promise, SystemException> {
         let target = match state.targets.get(&promise.task) {
             Some(target) => {
                 let id = ObjectId::from(&self.admission.secrets.object_id(promise.task)[..]);
-                // All references of a task have the same address.
+                // All references of a task have the same address, so the task keeps its endpoint.
                 let take = || self.pool.as_ref().and_then(CorePool::take_task_endpoint);
                 let reference = match state.endpoints.entry(promise.task).or_insert_with(take) {
                     Some(endpoint) => self.poa.create_reference_at(&id, target.type_id(), endpoint)?,
@@ -194,7 +197,7 @@ impl TasksServant {
     fn promises(
         &self,
         state: &mut AdmissionState,
-        promises: &[books::Promise],
+        promises: &[registry::Promise],
         token: TaskToken,
         now: Nanos,
     ) -> Result<Vec<idl::Promise>, SystemException> {
@@ -220,9 +223,9 @@ impl TasksServant {
     }
 
     fn reported_snapshot(&self) -> (idl::TaskRecords, idl::CoreRecords, idl::Counts) {
-        let (snapshot, now) = self.admission.with(|state, _, now| (state.books.snapshot(now), now));
+        let (snapshot, now) = self.admission.with(|state, _, now| (state.registry.snapshot(now), now));
         let tasks = snapshot.tasks.into_iter().map(|record| reported_task(record, now)).collect();
-        let core = |core: &books::CoreUse| idl::CoreRecord {
+        let core = |core: &registry::CoreUse| idl::CoreRecord {
             core: core.core.core,
             capacity: core.capacity.0,
             used: core.used_by_tasks.0,
@@ -245,7 +248,8 @@ fn promised_tasks<E>(promises: &Result<Vec<idl::Promise>, E>) -> Vec<TaskId> {
     promises.as_deref().unwrap_or_default().iter().map(|promise| TaskId(promise.task)).collect()
 }
 
-/// Returns the promises if the store has them. Subtracts the wait for the store from their times.
+/// Returns the promises if the store has them. Subtracts the wait for the store from the promises'
+/// times.
 fn acknowledged<E: From<SystemException>>(
     made: SavedResult<Result<Vec<idl::Promise>, E>>,
 ) -> Result<Vec<idl::Promise>, E> {
@@ -268,7 +272,7 @@ impl idl::Tasks for TasksServant {
         let request = request(task)?;
         self.check_target(task.target.as_ref())?;
         self.saved_promise(|state, token, now| -> Result<idl::Promise, AdmitError> {
-            let decision = state.books.admit(&request, &client, token, now).map_err(SystemException::from)?;
+            let decision = state.registry.admit(&request, &client, token, now).map_err(SystemException::from)?;
             let id = match &decision {
                 Decision::Promised(promise) => promise.task,
                 Decision::Pending(task) => *task,
@@ -288,12 +292,13 @@ impl idl::Tasks for TasksServant {
         let token = TaskToken(*secret);
         let made = self.admission.read_saved(
             |state, _, now| {
-                let decision = state.books.pending_outcome(TaskId(task), token, now).map_err(SystemException::from)?;
+                let decision =
+                    state.registry.pending_outcome(TaskId(task), token, now).map_err(SystemException::from)?;
                 match decision {
                     Decision::Promised(promise) => Ok(vec![self.promise(state, &promise, token, now)?]),
                     Decision::Pending(task) => Err(AdmitError::Pending(idl::Pending { task: task.0, token: *secret })),
                     Decision::Rejected(rejection) => {
-                        let name = state.books.task_name(TaskId(task)).unwrap_or_default();
+                        let name = state.registry.task_name(TaskId(task)).unwrap_or_default();
                         Err(AdmitError::Rejected(rejected(name, &rejection)))
                     }
                 }
@@ -305,13 +310,14 @@ impl idl::Tasks for TasksServant {
 
     fn reserve(&self, stages: &[idl::TaskSpec]) -> Result<idl::Reservation, ReserveError> {
         let client = clients::current();
-        if stages.len() > books::MAX_CHAIN_STAGES {
+        if stages.len() > registry::MAX_CHAIN_STAGES {
             return Err(system(Kind::BadParam, "stages: a chain has 1 to 32 stages on one server").into());
         }
         let requests = stages.iter().map(request).collect::<Result<Vec<_>, _>>()?;
         stages.iter().try_for_each(|stage| self.check_target(stage.target.as_ref()))?;
         self.admission.change(|state, token, now| {
-            let decision = state.books.reserve_chain(&requests, &client, token, now).map_err(SystemException::from)?;
+            let decision =
+                state.registry.reserve_chain(&requests, &client, token, now).map_err(SystemException::from)?;
             match decision {
                 ChainAdmission::Reserved(chain, promises) => {
                     for (promise, stage) in promises.iter().zip(stages) {
@@ -334,13 +340,15 @@ impl idl::Tasks for TasksServant {
     fn commit(&self, chain: u64, secret: &idl::TaskToken) -> Result<idl::Promises, SystemException> {
         let token = TaskToken(*secret);
         self.saved_promises(|state, _, now| {
-            let promises = state.books.commit_chain(ChainId(chain), token, now)?;
+            let promises = state.registry.commit_chain(ChainId(chain), token, now)?;
             self.promises(state, &promises, token, now)
         })
     }
 
     fn cancel(&self, chain: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
-        Ok(self.admission.change(|state, _, now| state.books.cancel_chain(ChainId(chain), TaskToken(*secret), now))?)
+        Ok(self
+            .admission
+            .change(|state, _, now| state.registry.cancel_chain(ChainId(chain), TaskToken(*secret), now))?)
     }
 
     fn change(
@@ -351,11 +359,11 @@ impl idl::Tasks for TasksServant {
     ) -> Result<idl::Promise, ReserveError> {
         let token = TaskToken(*secret);
         let mut promise = self.saved_promise(|state, _, now| {
-            let decision = state.books.change_timing(TaskId(task), token, timing(changed), now);
+            let decision = state.registry.change_timing(TaskId(task), token, timing(changed), now);
             match decision.map_err(SystemException::from)? {
                 Decision::Promised(promise) => Ok(self.promise(state, &promise, token, now)?),
                 Decision::Rejected(rejection) => {
-                    let name = state.books.task_name(TaskId(task)).unwrap_or_default();
+                    let name = state.registry.task_name(TaskId(task)).unwrap_or_default();
                     Err(ReserveError::Rejected(rejected(name, &rejection)))
                 }
                 Decision::Pending(_) => Err(system(Kind::Internal, "a change is never pending").into()),
@@ -363,7 +371,7 @@ impl idl::Tasks for TasksServant {
         })?;
         // The old timing applies until the store has the new one, so the new one may begin later.
         self.admission.with(|state, _, now| {
-            if let Ok(Decision::Promised(saved)) = state.books.pending_outcome(TaskId(task), token, now) {
+            if let Ok(Decision::Promised(saved)) = state.registry.pending_outcome(TaskId(task), token, now) {
                 promise.start = promise.start.max(saved.starts_at.saturating_sub(now));
             }
         });
@@ -373,7 +381,7 @@ impl idl::Tasks for TasksServant {
     fn renew(&self, task: u64, secret: &idl::TaskToken, lease: u64) -> Result<u64, SystemException> {
         let (task, token) = (TaskId(task), TaskToken(*secret));
         let renew = |state: &mut AdmissionState, now| {
-            let end = state.books.renew(task, token, lease, now)?;
+            let end = state.registry.renew(task, token, lease, now)?;
             Ok(end.saturating_sub(now))
         };
         self.admission.renew(task, renew)
@@ -381,11 +389,12 @@ impl idl::Tasks for TasksServant {
 
     fn withdraw(&self, task: u64, secret: &idl::TaskToken) -> Result<(), SystemException> {
         let task = TaskId(task);
-        let withdraw =
-            |state: &mut AdmissionState, _: TaskToken, now: Nanos| state.books.withdraw(task, TaskToken(*secret), now);
-        let tasks = |withdrawn: &Result<(), BooksRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
+        let withdraw = |state: &mut AdmissionState, _: TaskToken, now: Nanos| {
+            state.registry.withdraw(task, TaskToken(*secret), now)
+        };
+        let tasks = |withdrawn: &Result<(), RegistryRefusal>| Vec::from_iter(withdrawn.is_ok().then_some(task));
         let withdrawn = self.admission.change_saved(withdraw, tasks).map_err(SystemException::from)?;
-        // The task has ended, even if the save fails.
+        // The withdrawn task has ended, even if the save fails, so the call succeeds.
         Ok(withdrawn.result?)
     }
 
@@ -410,7 +419,7 @@ impl idl::Tasks for TasksServant {
     }
 }
 
-fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
+fn reported_task(record: registry::TaskRecord, now: Nanos) -> idl::TaskRecord {
     let (state, end) = match record.state {
         TaskState::Reserved(end) => (idl::TaskState::Reserved, end),
         TaskState::Promised(end) => (idl::TaskState::Promised, end),
@@ -441,7 +450,7 @@ fn reported_task(record: books::TaskRecord, now: Nanos) -> idl::TaskRecord {
 
 /// Answers requests to task references whose targets do not serve them: forwards the requests of
 /// admitted tasks, and refuses the others.
-pub(super) struct TaskLocator(pub(super) Arc<SharedBooks>);
+pub(super) struct TaskLocator(pub(super) Arc<SharedTaskRegistry>);
 
 impl ServantLocator for TaskLocator {
     fn preinvoke(&self, id: &ObjectId, _: &Poa, _: &str) -> ServantResult<(Option<Servant>, Cookie)> {

@@ -1,6 +1,6 @@
-//! A simulation of books in virtual time. From snapshots of the books, a model derives the cores on
-//! which jobs of each task may run, and until when. At every instant the jobs of each core must
-//! meet their deadlines.
+//! A simulation of a task registry in virtual time. From snapshots of the task registry, a model
+//! derives the cores on which jobs of each task may run, and until when. At every instant the jobs
+//! of each core must meet their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use corelane::rt::JobOverrunAction;
 use corelane_sched::allocation::{AdmissionTest, Discipline, Machine, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 
-use super::books::{
-    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, TaskAdmission, TaskRequest,
-    TaskState, TaskToken,
+use super::registry::{
+    ChainAdmission, ChainId, ClientName, RegistryLimits, RegistryRefusal, RegistrySnapshot, TaskAdmission,
+    TaskRegistry, TaskRequest, TaskState, TaskToken,
 };
 use crate::naming::simulation::{SplitMix, under_seeds};
 
@@ -19,7 +19,7 @@ const STEPS: usize = 300;
 const MS: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000 * MS;
 
-pub(super) type MakeBooks = dyn Fn(Machine, BooksLimits) -> Box<dyn Books>;
+pub(super) type MakeTaskRegistry = dyn Fn(Machine, RegistryLimits) -> Box<dyn TaskRegistry>;
 
 /// A time span in which jobs of a task may run on a core.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,12 @@ struct CoreUse {
     is_reserved: bool,
 }
 
-struct BooksSimulation {
+struct TaskRegistrySimulation {
     random: SplitMix,
     now: Nanos,
-    books: Box<dyn Books>,
+    registry: Box<dyn TaskRegistry>,
     machine: Machine,
-    limits: BooksLimits,
+    limits: RegistryLimits,
     decisions: Vec<Nanos>,
     tokens: BTreeMap<TaskId, TaskToken>,
     chains: BTreeMap<ChainId, (TaskToken, Vec<TaskId>)>,
@@ -50,15 +50,15 @@ struct BooksSimulation {
     seen: BTreeMap<&'static str, usize>,
 }
 
-impl BooksSimulation {
-    fn new(make: &MakeBooks, seed: u64) -> Self {
+impl TaskRegistrySimulation {
+    fn new(make: &MakeTaskRegistry, seed: u64) -> Self {
         let mut random = SplitMix(seed);
         let mut machine = Machine::with_cores(1 + random.below(4) as u32);
         machine.max_steps = 1 << 12;
         if random.below(3) == 0 {
             machine.discipline = Discipline::EarliestDeadlineFirst;
         }
-        let limits = BooksLimits {
+        let limits = RegistryLimits {
             max_tasks: 12,
             max_tasks_per_client: 8,
             max_utilization_per_client: Utilization(1_500_000_000),
@@ -69,11 +69,11 @@ impl BooksSimulation {
             max_lease: 5 * SECOND,
             rejection_retention: SECOND,
         };
-        let books = make(machine.clone(), limits.clone());
+        let registry = make(machine.clone(), limits.clone());
         Self {
             random,
             now: 0,
-            books,
+            registry,
             machine,
             limits,
             decisions: Vec::new(),
@@ -130,36 +130,36 @@ impl BooksSimulation {
     }
 
     /// Returns the refusal that the limits demand, except `Full`, which `check_refusal` checks.
-    fn expected_refusal(&mut self, client: &ClientName, timings: &[Timing]) -> Option<BooksRefusal> {
+    fn expected_refusal(&mut self, client: &ClientName, timings: &[Timing]) -> Option<RegistryRefusal> {
         let recent = self.decisions.iter().filter(|at| self.now - **at < SECOND).count();
         if recent + timings.len() > self.limits.max_decisions_per_second {
-            return Some(BooksRefusal::RateExceeded(self.limits.max_decisions_per_second));
+            return Some(RegistryRefusal::RateExceeded(self.limits.max_decisions_per_second));
         }
         self.decisions.extend(timings.iter().map(|_| self.now));
-        let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == *client);
+        let own = self.registry.snapshot(self.now).tasks.into_iter().filter(|task| task.client == *client);
         let own: Vec<Timing> = own.map(|task| task.task.timing).collect();
         if own.len() + timings.len() > self.limits.max_tasks_per_client {
-            return Some(BooksRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client));
+            return Some(RegistryRefusal::TaskQuotaExceeded(self.limits.max_tasks_per_client));
         }
         let used = Utilization::total(&own).saturating_add(Utilization::total(timings));
         (used > self.limits.max_utilization_per_client)
-            .then_some(BooksRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
+            .then_some(RegistryRefusal::UtilizationQuotaExceeded(self.limits.max_utilization_per_client))
     }
 
-    /// Checks a refusal. The books may refuse with `Full` a little below the maximum, because they
-    /// count retained rejections.
-    fn check_refusal(&mut self, refusal: BooksRefusal, expected: Option<BooksRefusal>) {
+    /// Checks a refusal. The task registry may refuse with `Full` a little below the maximum,
+    /// because it counts retained rejections.
+    fn check_refusal(&mut self, refusal: RegistryRefusal, expected: Option<RegistryRefusal>) {
         match refusal {
-            BooksRefusal::Full(most) => {
+            RegistryRefusal::Full(most) => {
                 let left = self.uses.iter().filter(|used| used.until.is_some()).count();
-                let tasks = self.books.snapshot(self.now).tasks.len();
+                let tasks = self.registry.snapshot(self.now).tasks.len();
                 assert!(tasks + left + 8 > most, "full with {tasks} tasks and {left} former shares");
                 self.note("full");
             }
             other => {
                 match other {
-                    BooksRefusal::RateExceeded(_) => self.note("rate"),
-                    BooksRefusal::TaskQuotaExceeded(_) => self.note("task quota"),
+                    RegistryRefusal::RateExceeded(_) => self.note("rate"),
+                    RegistryRefusal::TaskQuotaExceeded(_) => self.note("task quota"),
                     _ => self.note("utilization quota"),
                 }
                 assert_eq!(Some(other), expected);
@@ -188,7 +188,7 @@ impl BooksSimulation {
     fn admit(&mut self) {
         let (request, client, token) = (self.request(), self.client(), self.token());
         let expected = self.expected_refusal(&client, &[request.timing]);
-        match self.books.admit(&request, &client, token, self.now) {
+        match self.registry.admit(&request, &client, token, self.now) {
             Ok(admission) => {
                 assert_eq!(expected, None);
                 match admission {
@@ -221,8 +221,8 @@ impl BooksSimulation {
         let (client, token) = (self.client(), self.token());
         let timings: Vec<Timing> = stages.iter().map(|stage| stage.timing).collect();
         let expected = self.expected_refusal(&client, &timings);
-        let before = self.books.snapshot(self.now);
-        match self.books.reserve_chain(&stages, &client, token, self.now) {
+        let before = self.registry.snapshot(self.now);
+        match self.registry.reserve_chain(&stages, &client, token, self.now) {
             Ok(ChainAdmission::Reserved(chain, promises)) => {
                 assert_eq!((expected, promises.len()), (None, stages.len()));
                 let tasks: Vec<TaskId> = promises.iter().map(|promise| promise.task).collect();
@@ -232,7 +232,7 @@ impl BooksSimulation {
             }
             Ok(ChainAdmission::Rejected(stage, _)) => {
                 assert!(expected.is_none() && stage < stages.len());
-                let after = self.books.snapshot(self.now);
+                let after = self.registry.snapshot(self.now);
                 assert_eq!((before.tasks, before.cores), (after.tasks, after.cores), "all stages or none");
                 if stage == 0 {
                     self.check_rejection(&stages[0], None);
@@ -248,23 +248,23 @@ impl BooksSimulation {
         let Some((&chain, &(token, ref tasks))) = self.chains.iter().nth(index) else { return };
         let (tasks, other) = (tasks.clone(), self.token());
         let alive = self.uses.iter().any(|used| used.is_reserved && used.task == tasks[0]);
-        let wrong = if alive { BooksRefusal::WrongToken } else { BooksRefusal::NotFound };
-        assert_eq!(self.books.commit_chain(chain, other, self.now), Err(wrong.clone()));
-        assert_eq!(self.books.cancel_chain(chain, other, self.now), Err(wrong));
+        let wrong = if alive { RegistryRefusal::WrongToken } else { RegistryRefusal::NotFound };
+        assert_eq!(self.registry.commit_chain(chain, other, self.now), Err(wrong.clone()));
+        assert_eq!(self.registry.cancel_chain(chain, other, self.now), Err(wrong));
         if alive {
-            assert_eq!(self.books.withdraw(tasks[0], token, self.now), Err(BooksRefusal::NotAdmittedYet));
+            assert_eq!(self.registry.withdraw(tasks[0], token, self.now), Err(RegistryRefusal::NotAdmittedYet));
         }
         if self.random.below(3) == 0 {
-            let expected = if alive { Ok(()) } else { Err(BooksRefusal::NotFound) };
-            assert_eq!(self.books.cancel_chain(chain, token, self.now), expected);
+            let expected = if alive { Ok(()) } else { Err(RegistryRefusal::NotFound) };
+            assert_eq!(self.registry.cancel_chain(chain, token, self.now), expected);
         } else {
-            match self.books.commit_chain(chain, token, self.now) {
+            match self.registry.commit_chain(chain, token, self.now) {
                 Ok(promises) => {
                     assert!(alive && promises.iter().map(|promise| promise.task).eq(tasks));
                     self.note("committed");
                 }
                 Err(refusal) => {
-                    assert_eq!((refusal, alive), (BooksRefusal::NotFound, false));
+                    assert_eq!((refusal, alive), (RegistryRefusal::NotFound, false));
                     self.note("lapsed");
                 }
             }
@@ -277,16 +277,16 @@ impl BooksSimulation {
         let Some((&task, &token)) = self.tokens.iter().nth(index) else { return };
         let (other, timing) = (self.token(), self.timing());
         let is_promised = self.leases.contains_key(&task);
-        let record = self.books.snapshot(self.now).tasks.into_iter().find(|record| record.task.id == task);
+        let record = self.registry.snapshot(self.now).tasks.into_iter().find(|record| record.task.id == task);
         if record.is_some() {
-            assert_eq!(self.books.renew(task, other, 0, self.now), Err(BooksRefusal::WrongToken));
-            assert_eq!(self.books.withdraw(task, other, self.now), Err(BooksRefusal::WrongToken));
-            assert_eq!(self.books.change_timing(task, other, timing, self.now), Err(BooksRefusal::WrongToken));
-            assert_eq!(self.books.pending_outcome(task, other, self.now), Err(BooksRefusal::WrongToken));
+            assert_eq!(self.registry.renew(task, other, 0, self.now), Err(RegistryRefusal::WrongToken));
+            assert_eq!(self.registry.withdraw(task, other, self.now), Err(RegistryRefusal::WrongToken));
+            assert_eq!(self.registry.change_timing(task, other, timing, self.now), Err(RegistryRefusal::WrongToken));
+            assert_eq!(self.registry.pending_outcome(task, other, self.now), Err(RegistryRefusal::WrongToken));
         }
         match self.random.below(4) {
             0 => {
-                let withdrawn = self.books.withdraw(task, token, self.now);
+                let withdrawn = self.registry.withdraw(task, token, self.now);
                 assert!(withdrawn.is_ok() || !is_promised, "{withdrawn:?}");
                 if withdrawn.is_ok() {
                     self.note("withdrawn");
@@ -294,7 +294,8 @@ impl BooksSimulation {
             }
             1 if is_promised => {
                 let Some(record) = record else { return };
-                let own = self.books.snapshot(self.now).tasks.into_iter().filter(|task| task.client == record.client);
+                let own =
+                    self.registry.snapshot(self.now).tasks.into_iter().filter(|task| task.client == record.client);
                 let used = own.filter(|other| other.task.id != task);
                 let used =
                     used.fold(timing.utilization(), |sum, task| sum.saturating_add(task.task.timing.utilization()));
@@ -303,7 +304,7 @@ impl BooksSimulation {
                 if !is_over_rate {
                     self.decisions.push(self.now);
                 }
-                match self.books.change_timing(task, token, timing, self.now) {
+                match self.registry.change_timing(task, token, timing, self.now) {
                     Ok(TaskAdmission::Promised(_)) => {
                         assert!(!is_over_rate && used <= self.limits.max_utilization_per_client);
                         self.note("changed");
@@ -313,36 +314,39 @@ impl BooksSimulation {
                         self.check_rejection(&request, Some(task));
                         self.note("change rejected");
                     }
-                    Err(BooksRefusal::RateExceeded(_)) => assert!(is_over_rate),
-                    Err(BooksRefusal::UtilizationQuotaExceeded(most)) => assert!(used > most),
-                    Err(refusal @ BooksRefusal::Full(_)) => self.check_refusal(refusal, None),
+                    Err(RegistryRefusal::RateExceeded(_)) => assert!(is_over_rate),
+                    Err(RegistryRefusal::UtilizationQuotaExceeded(most)) => assert!(used > most),
+                    Err(refusal @ RegistryRefusal::Full(_)) => self.check_refusal(refusal, None),
                     Err(refusal) => panic!("{refusal}"),
                 }
             }
             _ if is_promised => {
                 let lease = [0, SECOND, Nanos::MAX][self.random.below(3)];
                 let end = self.lease(lease);
-                assert_eq!(self.books.renew(task, token, lease, self.now), Ok(end));
+                assert_eq!(self.registry.renew(task, token, lease, self.now), Ok(end));
                 self.note("renewed");
             }
             _ => {
-                let renewed = self.books.renew(task, token, 0, self.now);
-                assert!(matches!(renewed, Err(BooksRefusal::NotFound | BooksRefusal::NotAdmittedYet)), "{renewed:?}");
+                let renewed = self.registry.renew(task, token, 0, self.now);
+                assert!(
+                    matches!(renewed, Err(RegistryRefusal::NotFound | RegistryRefusal::NotAdmittedYet)),
+                    "{renewed:?}"
+                );
             }
         }
     }
 
     fn decide_pending(&mut self) {
-        let Some(undecided) = self.books.next_pending_decision(self.now) else { return };
+        let Some(undecided) = self.registry.next_pending_decision(self.now) else { return };
         let decided = undecided.decide();
         let task = decided.task;
         if self.random.below(2) == 0 {
             self.admit();
             self.observe();
         }
-        self.books.apply_decision(decided, self.now);
+        self.registry.apply_decision(decided, self.now);
         let token = self.tokens[&task];
-        match self.books.pending_outcome(task, token, self.now) {
+        match self.registry.pending_outcome(task, token, self.now) {
             Ok(TaskAdmission::Promised(_)) => self.note("late promise"),
             Ok(TaskAdmission::Rejected(_)) => self.note("late rejection"),
             Ok(TaskAdmission::Pending(_)) => self.note("still pending"),
@@ -351,8 +355,8 @@ impl BooksSimulation {
     }
 
     fn observe(&mut self) {
-        let snapshot = self.books.snapshot(self.now);
-        let ended = self.books.take_ended_tasks(self.now);
+        let snapshot = self.registry.snapshot(self.now);
+        let ended = self.registry.take_ended_tasks(self.now);
         for task in ended {
             assert!(self.told_ended.insert(task), "the end of a task was reported twice");
         }
@@ -388,7 +392,7 @@ impl BooksSimulation {
         self.check_deadlines(&snapshot);
     }
 
-    fn observe_ends(&mut self, snapshot: &BooksSnapshot) {
+    fn observe_ends(&mut self, snapshot: &RegistrySnapshot) {
         for used in self.uses.iter_mut().filter(|used| used.until.is_none()) {
             let record = snapshot.tasks.iter().find(|record| record.task.id == used.task);
             let state = record.map(|record| record.state);
@@ -422,7 +426,7 @@ impl BooksSimulation {
     }
 
     /// Checks that no job misses a deadline on any core, at present and at each later start.
-    fn check_deadlines(&self, snapshot: &BooksSnapshot) {
+    fn check_deadlines(&self, snapshot: &RegistrySnapshot) {
         let starts = self.uses.iter().map(|used| used.from).filter(|from| *from > self.now);
         for at in starts.chain([self.now]) {
             for core in &self.machine.cores {
@@ -458,24 +462,24 @@ impl BooksSimulation {
             self.observe();
         }
         for _ in 0..1_000 {
-            while let Some(undecided) = self.books.next_pending_decision(self.now) {
-                self.books.apply_decision(undecided.decide(), self.now);
+            while let Some(undecided) = self.registry.next_pending_decision(self.now) {
+                self.registry.apply_decision(undecided.decide(), self.now);
                 self.observe();
             }
-            let Some(end) = self.books.next_expiry() else { break };
+            let Some(end) = self.registry.next_expiry() else { break };
             self.now = self.now.max(end);
             self.observe();
         }
-        let snapshot = self.books.snapshot(self.now);
-        assert!(snapshot.tasks.is_empty() && self.books.next_expiry().is_none(), "{snapshot:?}");
+        let snapshot = self.registry.snapshot(self.now);
+        assert!(snapshot.tasks.is_empty() && self.registry.next_expiry().is_none(), "{snapshot:?}");
         assert!(snapshot.cores.iter().all(|core| core.used_by_tasks == Utilization(0)), "{snapshot:?}");
     }
 }
 
-pub(super) fn check(make: &MakeBooks) {
+pub(super) fn check(make: &MakeTaskRegistry) {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
     under_seeds(SEEDS, |seed| {
-        let mut world = BooksSimulation::new(make, seed);
+        let mut world = TaskRegistrySimulation::new(make, seed);
         world.run();
         for (what, count) in world.seen {
             *seen.borrow_mut().entry(what).or_default() += count;

@@ -1,5 +1,5 @@
-//! [`Books`] with a store, which outlive the process. [`MemoryBooks`] make the decisions. Each save
-//! writes the difference between their promises and the promises in the store.
+//! A [`TaskRegistry`] with a store, which outlives the process. [`MemoryTaskRegistry`] makes the
+//! decisions. Each save writes the difference between their promises and the promises in the store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,40 +7,40 @@ use std::sync::Arc;
 use corelane_sched::allocation::Machine;
 use corelane_sched::task::{CoreId, Nanos, TaskId, Timing};
 
-use super::books::{
-    Books, BooksLimits, BooksRefusal, BooksSnapshot, ChainAdmission, ChainId, ClientName, CompletedDecision,
-    LostCoresOutcome, MAX_CHAIN_STAGES, PendingDecision, Promise, TaskAdmission, TaskRequest, TaskToken,
-};
-use super::memory::MemoryBooks;
+use super::memory::MemoryTaskRegistry;
 use super::records::KIND;
-use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep, SavedBooks, SavedChanges};
+use super::registry::{
+    ChainAdmission, ChainId, ClientName, CompletedDecision, LostCoresOutcome, MAX_CHAIN_STAGES, PendingDecision,
+    Promise, RegistryLimits, RegistryRefusal, RegistrySnapshot, TaskAdmission, TaskRegistry, TaskRequest, TaskToken,
+};
+use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep, SavedChanges, SavedTaskRegistry};
 use crate::store::{FileStore, Store, StoreError};
 
 /// Number of task numbers that a commit reserves, so that a restarted server assigns none twice.
 const NUMBERS: u64 = 1_000;
 
-/// Books with a store: a restarted server has the promises that were acknowledged.
+/// A task registry with a store: a restarted server has the promises that were acknowledged.
 ///
 /// When the store is opened, each promise begins a new lease, as long as the longest lease that the
-/// task has got. Ended tasks, the shares of their last jobs, reservations and pending decisions are
+/// task has had. Ended tasks, the shares of their last jobs, reservations and pending decisions are
 /// not stored.
-pub struct StoredBooks {
-    memory: MemoryBooks,
+pub struct StoredTaskRegistry {
+    memory: MemoryTaskRegistry,
     store: Arc<dyn Store>,
-    saved: SavedBooks,
+    saved: SavedTaskRegistry,
     /// True after a failed step, because a failed commit may have changed the store.
     must_read: bool,
     is_saving: bool,
 }
 
-impl std::fmt::Debug for StoredBooks {
+impl std::fmt::Debug for StoredTaskRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoredBooks").field("memory", &self.memory).finish_non_exhaustive()
+        f.debug_struct("StoredTaskRegistry").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
-impl StoredBooks {
-    /// Opens the books in a store. Leases begin at the time 0.
+impl StoredTaskRegistry {
+    /// Opens the task registry in a store. Leases begin at the time 0.
     ///
     /// A task whose core the machine does not have moves to another core, or is demoted. If a core
     /// cannot meet the deadlines of its tasks, for example with another discipline, the most
@@ -48,16 +48,16 @@ impl StoredBooks {
     ///
     /// # Errors
     /// Errors of reading, and [`StoreError::Damaged`] for malformed records.
-    pub fn open(store: impl Store, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
+    pub fn open(store: impl Store, machine: Machine, limits: RegistryLimits) -> Result<Self, StoreError> {
         Self::of_store(Arc::new(store), machine, limits)
     }
 
-    /// Opens the books in a file, which is created if it does not exist. Only its owner can read
-    /// the new file, because it has the tokens of tasks.
+    /// Opens the task registry in a file, which is created if it does not exist. Only its owner can
+    /// read the new file, because it has the tokens of tasks.
     ///
     /// # Errors
     /// The reason why the file cannot be used, and the errors of [`open`](Self::open).
-    pub fn open_file(path: impl Into<PathBuf>, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
+    pub fn open_file(path: impl Into<PathBuf>, machine: Machine, limits: RegistryLimits) -> Result<Self, StoreError> {
         let path = path.into();
         let store = FileStore::open_private(path.clone(), KIND)?;
         Self::open(store, machine, limits).map_err(|error| match error {
@@ -66,11 +66,11 @@ impl StoredBooks {
         })
     }
 
-    fn of_store(store: Arc<dyn Store>, machine: Machine, limits: BooksLimits) -> Result<Self, StoreError> {
-        let saved = SavedBooks::read(&*store)?;
-        let mut memory = MemoryBooks::new(machine, limits);
+    fn of_store(store: Arc<dyn Store>, machine: Machine, limits: RegistryLimits) -> Result<Self, StoreError> {
+        let saved = SavedTaskRegistry::read(&*store)?;
+        let mut memory = MemoryTaskRegistry::new(machine, limits);
         memory.restore(&saved);
-        Ok(StoredBooks { memory, store, saved, must_read: false, is_saving: false })
+        Ok(StoredTaskRegistry { memory, store, saved, must_read: false, is_saving: false })
     }
 
     fn unsaved(&self) -> SavedChanges {
@@ -87,18 +87,23 @@ impl StoredBooks {
     }
 }
 
-impl Books for StoredBooks {
+impl TaskRegistry for StoredTaskRegistry {
     fn admit(
         &mut self,
         request: &TaskRequest,
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal> {
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.memory.admit(request, client, token, now)
     }
 
-    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal> {
+    fn pending_outcome(
+        &mut self,
+        task: TaskId,
+        token: TaskToken,
+        now: Nanos,
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.memory.pending_outcome(task, token, now)
     }
 
@@ -108,20 +113,20 @@ impl Books for StoredBooks {
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<ChainAdmission, BooksRefusal> {
+    ) -> Result<ChainAdmission, RegistryRefusal> {
         // A reservation is not saved, so the store must have reserved its numbers before.
         let numbers = (stages.len() as u64).saturating_add(1);
         if self.memory.last_number().saturating_add(numbers) > self.saved.number && stages.len() <= MAX_CHAIN_STAGES {
-            return Err(BooksRefusal::NotSavedYet);
+            return Err(RegistryRefusal::TaskNumbersNotSaved);
         }
         self.memory.reserve_chain(stages, client, token, now)
     }
 
-    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal> {
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, RegistryRefusal> {
         self.memory.commit_chain(chain, token, now)
     }
 
-    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
         self.memory.cancel_chain(chain, token, now)
     }
 
@@ -131,15 +136,15 @@ impl Books for StoredBooks {
         token: TaskToken,
         timing: Timing,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal> {
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.memory.change_timing_revocably(task, token, timing, now)
     }
 
-    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal> {
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, RegistryRefusal> {
         self.memory.renew(task, token, lease, now)
     }
 
-    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal> {
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal> {
         self.memory.withdraw(task, token, now)
     }
 
@@ -147,7 +152,7 @@ impl Books for StoredBooks {
         self.memory.task_name(task)
     }
 
-    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot {
+    fn snapshot(&mut self, now: Nanos) -> RegistrySnapshot {
         self.memory.snapshot(now)
     }
 

@@ -1,6 +1,6 @@
-//! A simulation of books with a store: saves fail or overlap with requests, and processes end at
-//! any time. After each restart the books must have exactly the promises of the store, and these
-//! must include every acknowledged promise that has not ended.
+//! A simulation of a task registry with a store: saves fail or overlap with requests, and processes end at
+//! any time. After each restart the task registry must have exactly the promises of the store. The store
+//! must have every acknowledged promise that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,13 +11,13 @@ use corelane_sched::allocation::{Machine, TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Criticality, Nanos, Task, TaskId, Timing, Utilization};
 use corelane_sys::lock::{LockScope, Mutex};
 
-use super::books::{
-    Books, BooksLimits, BooksRefusal, ChainAdmission, ClientName, TaskAdmission, TaskRecord, TaskRequest, TaskState,
-    TaskToken,
-};
 use super::records::KIND;
+use super::registry::{
+    ChainAdmission, ClientName, RegistryLimits, RegistryRefusal, TaskAdmission, TaskRecord, TaskRegistry, TaskRequest,
+    TaskState, TaskToken,
+};
 use super::saving::{CompletedSave, PendingSave, SaveOutcome, SaveStep};
-use super::stored::StoredBooks;
+use super::stored::StoredTaskRegistry;
 use crate::naming::simulation::{SplitMix, under_seeds};
 use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
@@ -85,15 +85,15 @@ struct StoredSimulation {
     now: Nanos,
     store: FlakyStore,
     machine: Machine,
-    limits: BooksLimits,
-    books: StoredBooks,
+    limits: RegistryLimits,
+    registry: StoredTaskRegistry,
     /// The promises after all requests, as their clients expect them.
     wanted: Promises,
     acknowledged: Promises,
     step: Option<PendingSave>,
     in_step: Promises,
-    /// The promises of the steps since the last one that succeeded. A step that failed may have
-    /// reached the store.
+    /// The promises of the steps since the last successful step. A failed step may have reached the
+    /// store.
     attempted: Vec<Promises>,
     stored: Promises,
     refused: Vec<(TaskId, Timing)>,
@@ -105,23 +105,23 @@ impl StoredSimulation {
         let mut random = SplitMix(seed);
         let mut machine = Machine::with_cores(1 + random.below(3) as u32);
         machine.max_steps = 1 << 12;
-        let limits = BooksLimits {
+        let limits = RegistryLimits {
             max_tasks: 16,
             max_decisions_per_second: usize::MAX,
             default_lease: 2 * SECOND,
             max_lease: 5 * SECOND,
-            ..BooksLimits::default()
+            ..RegistryLimits::default()
         };
         let failure = Arc::new(Mutex::new("flaky store", LockScope::Orb, Failure::None));
         let store = FlakyStore { store: MemoryStore::new(KIND), failure };
-        let books = StoredBooks::open(store.clone(), machine.clone(), limits.clone()).unwrap();
+        let registry = StoredTaskRegistry::open(store.clone(), machine.clone(), limits.clone()).unwrap();
         Self {
             random,
             now: 0,
             store,
             machine,
             limits,
-            books,
+            registry,
             wanted: Promises::new(),
             acknowledged: Promises::new(),
             step: None,
@@ -166,27 +166,27 @@ impl StoredSimulation {
 
     fn records(&mut self) -> BTreeMap<TaskId, TaskRecord> {
         let promised = |record: &TaskRecord| matches!(record.state, TaskState::Promised(_));
-        let tasks = self.books.snapshot(self.now).tasks.into_iter().filter(promised);
+        let tasks = self.registry.snapshot(self.now).tasks.into_iter().filter(promised);
         tasks.map(|record| (record.task.id, record)).collect()
     }
 
     fn promise(&mut self, task: TaskId, token: TaskToken, request: &TaskRequest, core: CoreId) {
         let attachment = task.0.to_le_bytes().to_vec();
-        self.books.attach_data(task, &attachment);
+        self.registry.attach_data(task, &attachment);
         let (timing, lease) = (request.timing, self.length(request.lease));
         let earlier = self.wanted.insert(task, KnownPromise { token, timing, lease, attachment, core });
         assert!(earlier.is_none() && !self.acknowledged.contains_key(&task), "no number is given twice");
-        assert!(!self.books.is_saved(task), "a new promise is not saved");
+        assert!(!self.registry.is_saved(task), "a new promise is not saved");
     }
 
     fn admit(&mut self) {
         let (request, token) = (self.request(), self.token());
-        match self.books.admit(&request, &ClientName("a".into()), token, self.now) {
+        match self.registry.admit(&request, &ClientName("a".into()), token, self.now) {
             Ok(TaskAdmission::Promised(promise)) => {
                 self.promise(promise.task, token, &request, promise.core);
                 self.note("promised");
             }
-            Ok(_) | Err(BooksRefusal::Full(_)) => {}
+            Ok(_) | Err(RegistryRefusal::Full(_)) => {}
             Err(refusal) => panic!("{refusal}"),
         }
     }
@@ -194,11 +194,11 @@ impl StoredSimulation {
     fn commit_chain(&mut self) {
         let (stages, token) = ([self.request(), self.request()], self.token());
         let Ok(ChainAdmission::Reserved(chain, _)) =
-            self.books.reserve_chain(&stages, &ClientName("b".into()), token, self.now)
+            self.registry.reserve_chain(&stages, &ClientName("b".into()), token, self.now)
         else {
             return;
         };
-        let promises = self.books.commit_chain(chain, token, self.now).unwrap();
+        let promises = self.registry.commit_chain(chain, token, self.now).unwrap();
         for (promise, stage) in promises.iter().zip(&stages) {
             self.promise(promise.task, token, stage, promise.core);
         }
@@ -212,13 +212,13 @@ impl StoredSimulation {
         };
         match self.random.below(4) {
             0 => {
-                self.books.withdraw(task, known.token, self.now).unwrap();
+                self.registry.withdraw(task, known.token, self.now).unwrap();
                 self.wanted.remove(&task);
                 self.note("withdrawn");
             }
             1 => {
                 let lease = [0, SECOND, Nanos::MAX][self.random.below(3)];
-                self.books.renew(task, known.token, lease, self.now).unwrap();
+                self.registry.renew(task, known.token, lease, self.now).unwrap();
                 let length = self.length(lease);
                 let known = self.wanted.get_mut(&task).unwrap();
                 known.lease = known.lease.max(length);
@@ -239,20 +239,20 @@ impl StoredSimulation {
     }
 
     fn change(&mut self, task: TaskId, token: TaskToken, timing: Timing) {
-        match self.books.change_timing(task, token, timing, self.now) {
+        match self.registry.change_timing(task, token, timing, self.now) {
             Ok(TaskAdmission::Promised(_)) => {
                 self.wanted.get_mut(&task).unwrap().timing = timing;
                 self.note("changed");
             }
-            Err(BooksRefusal::NotSavedYet) => self.note("change refused"),
-            Ok(_) | Err(BooksRefusal::Full(_)) => {}
+            Err(RegistryRefusal::EarlierTimingNotSaved) => self.note("change refused"),
+            Ok(_) | Err(RegistryRefusal::Full(_)) => {}
             Err(refusal) => panic!("{refusal}"),
         }
     }
 
     fn begin_step(&mut self) {
-        if let Some(step) = self.books.next_save(self.now) {
-            assert!(self.step.is_none() && self.books.next_save(self.now).is_none(), "there is one step at a time");
+        if let Some(step) = self.registry.next_save(self.now) {
+            assert!(self.step.is_none() && self.registry.next_save(self.now).is_none(), "there is one step at a time");
             if matches!(step.step, SaveStep::Commit(..)) {
                 self.in_step = self.wanted.clone();
                 self.attempted.push(self.in_step.clone());
@@ -262,7 +262,7 @@ impl StoredSimulation {
             // The store has everything, so all requests are acknowledged, and no change can be
             // taken back.
             self.compare(&self.wanted.clone());
-            assert_eq!(self.books.timings_before_unsaved_changes(), []);
+            assert_eq!(self.registry.timings_before_unsaved_changes(), []);
             assert_eq!(self.stored.len(), self.wanted.len());
             self.acknowledged = self.wanted.clone();
             self.attempted.clear();
@@ -285,7 +285,7 @@ impl StoredSimulation {
 
     fn end_step(&mut self) {
         let Some(save) = self.run_step() else { return };
-        match self.books.apply_save(save, self.now) {
+        match self.registry.apply_save(save, self.now) {
             SaveOutcome::Saved => {
                 self.acknowledged = self.in_step.clone();
                 self.attempted.clear();
@@ -294,7 +294,8 @@ impl StoredSimulation {
             SaveOutcome::StoreRead => self.note("read"),
             SaveOutcome::Failed(error) => {
                 assert!(matches!(*error, StoreError::Full { .. }));
-                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals remain.
+                // All clients whose changes are not saved get NO_RESOURCES. Withdrawals stay in
+                // effect.
                 let ended = |task: &TaskId, wanted: &Promises| !wanted.contains_key(task);
                 let wanted = std::mem::take(&mut self.wanted);
                 let changed = |task: &TaskId| Some(wanted.get(task)?.timing);
@@ -313,7 +314,7 @@ impl StoredSimulation {
     fn observe(&mut self) {
         let records = self.records();
         self.wanted.retain(|task, _| records.contains_key(task));
-        let ended: BTreeSet<TaskId> = self.books.take_ended_tasks(self.now).into_iter().collect();
+        let ended: BTreeSet<TaskId> = self.registry.take_ended_tasks(self.now).into_iter().collect();
         assert!(records.keys().all(|task| !ended.contains(task)));
         for (task, known) in &mut self.wanted {
             known.core = records[task].core.unwrap();
@@ -355,20 +356,21 @@ impl StoredSimulation {
             assert!(is_acknowledged || self.attempted.iter().any(is_attempted), "{task:?}");
         }
         self.now = 0;
-        self.books = StoredBooks::open(self.store.clone(), self.machine.clone(), self.limits.clone()).unwrap();
+        self.registry =
+            StoredTaskRegistry::open(self.store.clone(), self.machine.clone(), self.limits.clone()).unwrap();
         let stored = self.stored.clone();
         self.compare(&stored);
         let records = self.records();
         let attachments: BTreeMap<TaskId, Vec<u8>> =
-            self.books.attached_data().into_iter().map(|(task, octets)| (task, octets.to_vec())).collect();
+            self.registry.attached_data().into_iter().map(|(task, octets)| (task, octets.to_vec())).collect();
         for (task, known) in &stored {
             assert_eq!(records[task].core, Some(known.core), "a task keeps its core");
             assert_eq!(records[task].state, TaskState::Promised(known.lease), "each promise begins its lease");
             assert_eq!(attachments[task], known.attachment);
-            assert_eq!(self.books.renew(*task, known.token, known.lease, 0), Ok(known.lease));
-            assert!(self.books.is_saved(*task));
+            assert_eq!(self.registry.renew(*task, known.token, known.lease, 0), Ok(known.lease));
+            assert!(self.registry.is_saved(*task));
         }
-        let used: u64 = self.books.snapshot(0).cores.iter().map(|core| core.used_by_tasks.0).sum();
+        let used: u64 = self.registry.snapshot(0).cores.iter().map(|core| core.used_by_tasks.0).sum();
         let expected = Utilization::total(stored.values().map(|known| &known.timing));
         assert!(used.abs_diff(expected.0) <= stored.len() as u64, "{used} {expected:?}");
         (self.wanted, self.acknowledged) = (stored.clone(), stored);
@@ -396,7 +398,7 @@ impl StoredSimulation {
 }
 
 #[test]
-fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
+fn simulation_of_a_registry_whose_store_fails_and_whose_process_ends() {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, usize>::new());
     under_seeds(SEEDS, |seed| {
         let mut world = StoredSimulation::new(seed);
@@ -409,14 +411,14 @@ fn simulation_of_books_whose_store_fails_and_whose_process_ends() {
     assert!(std::env::var_os("CORELANE_SEED").is_some() || seen.len() == 10, "{seen:?}");
 }
 
-fn saved_books() -> (StoredBooks, TaskRequest) {
-    saved_books_in(MemoryStore::new(KIND))
+fn saved_registry() -> (StoredTaskRegistry, TaskRequest) {
+    saved_registry_in(MemoryStore::new(KIND))
 }
 
-fn saved_books_in(store: MemoryStore) -> (StoredBooks, TaskRequest) {
-    let (machine, limits) = (Machine::with_cores(1), BooksLimits::default());
-    let mut books = StoredBooks::open(store, machine, limits).unwrap();
-    save(&mut books, 0);
+fn saved_registry_in(store: MemoryStore) -> (StoredTaskRegistry, TaskRequest) {
+    let (machine, limits) = (Machine::with_cores(1), RegistryLimits::default());
+    let mut registry = StoredTaskRegistry::open(store, machine, limits).unwrap();
+    save(&mut registry, 0);
     let request = TaskRequest {
         name: "t".to_owned(),
         operation: String::new(),
@@ -426,89 +428,90 @@ fn saved_books_in(store: MemoryStore) -> (StoredBooks, TaskRequest) {
         lease: 0,
         overrun_action: JobOverrunAction::Report,
     };
-    (books, request)
+    (registry, request)
 }
 
-fn save(books: &mut StoredBooks, now: Nanos) {
-    let step = books.next_save(now).expect("the store lacks something");
-    assert!(matches!(books.apply_save(step.save(), now), SaveOutcome::Saved));
+fn save(registry: &mut StoredTaskRegistry, now: Nanos) {
+    let step = registry.next_save(now).expect("the store lacks something");
+    assert!(matches!(registry.apply_save(step.save(), now), SaveOutcome::Saved));
 }
 
 #[test]
 fn changed_timing_begins_after_the_last_job_before_its_save() {
-    let (mut books, request) = saved_books();
+    let (mut registry, request) = saved_registry();
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
-    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
-    save(&mut books, 0);
+    let Ok(TaskAdmission::Promised(promise)) = registry.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut registry, 0);
     let changed = Timing::new(20 * MS, 100 * MS);
-    books.change_timing(promise.task, token, changed, 200 * MS).unwrap();
-    assert_eq!(books.timings_before_unsaved_changes(), [(promise.task, request.timing)]);
+    registry.change_timing(promise.task, token, changed, 200 * MS).unwrap();
+    assert_eq!(registry.timings_before_unsaved_changes(), [(promise.task, request.timing)]);
     // The client sends jobs with the old timing until the store has the new one.
-    save(&mut books, 400 * MS);
-    assert_eq!(books.timings_before_unsaved_changes(), []);
-    let Ok(TaskAdmission::Promised(kept)) = books.pending_outcome(promise.task, token, 400 * MS) else {
+    save(&mut registry, 400 * MS);
+    assert_eq!(registry.timings_before_unsaved_changes(), []);
+    let Ok(TaskAdmission::Promised(kept)) = registry.pending_outcome(promise.task, token, 400 * MS) else {
         panic!("no promise")
     };
     assert_eq!(kept.starts_at, 500 * MS);
-    let mut used = |at| books.snapshot(at).cores[0].used_by_tasks.0;
+    let mut used = |at| registry.snapshot(at).cores[0].used_by_tasks.0;
     assert_eq!([used(500 * MS - 1), used(500 * MS)], [700_000_000, 200_000_000]);
 }
 
 #[test]
 fn task_that_the_kernel_refuses_stays_demoted_if_its_change_cannot_be_saved() {
-    let (mut books, request) = saved_books();
+    let (mut registry, request) = saved_registry();
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
-    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
-    save(&mut books, 0);
-    books.change_timing(promise.task, token, Timing::new(20 * MS, 100 * MS), 200 * MS).unwrap();
-    assert!(books.demote(promise.task, 200 * MS));
-    let step = books.next_save(200 * MS);
+    let Ok(TaskAdmission::Promised(promise)) = registry.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut registry, 0);
+    registry.change_timing(promise.task, token, Timing::new(20 * MS, 100 * MS), 200 * MS).unwrap();
+    assert!(registry.demote(promise.task, 200 * MS));
+    let step = registry.next_save(200 * MS);
     assert!(step.is_some());
-    assert!(matches!(books.apply_save(CompletedSave(Err(full())), 200 * MS), SaveOutcome::Failed(_)));
-    let records = books.snapshot(200 * MS).tasks;
+    assert!(matches!(registry.apply_save(CompletedSave(Err(full())), 200 * MS), SaveOutcome::Failed(_)));
+    let records = registry.snapshot(200 * MS).tasks;
     assert!(records.iter().any(|record| record.task.id == promise.task && record.core.is_none()), "{records:?}");
     // The share of the last job with the old timing ends at its deadline.
-    let mut used = |at| books.snapshot(at).cores[0].used_by_tasks.0;
+    let mut used = |at| registry.snapshot(at).cores[0].used_by_tasks.0;
     assert_eq!([used(300 * MS - 1), used(300 * MS)], [500_000_000, 0]);
 }
 
 #[test]
 fn task_that_the_kernel_refuses_stays_demoted_after_a_restart() {
     let store = MemoryStore::new(KIND);
-    let (mut books, request) = saved_books_in(store.clone());
+    let (mut registry, request) = saved_registry_in(store.clone());
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
-    let Ok(TaskAdmission::Promised(promise)) = books.admit(&request, &client, token, 0) else { panic!("no room") };
-    save(&mut books, 0);
-    assert!(books.demote(promise.task, MS));
-    save(&mut books, MS);
-    drop(books);
-    let mut books = StoredBooks::open(store, Machine::with_cores(1), BooksLimits::default()).unwrap();
-    assert_eq!(books.pending_outcome(promise.task, token, 0), Err(BooksRefusal::KernelRefused));
-    books.set_lost_cores(&[CoreId::default()], MS);
-    books.set_lost_cores(&[], 2 * MS);
-    assert_eq!(books.renew(promise.task, token, 0, 2 * MS), Err(BooksRefusal::KernelRefused));
-    books.withdraw(promise.task, token, 2 * MS).unwrap();
+    let Ok(TaskAdmission::Promised(promise)) = registry.admit(&request, &client, token, 0) else { panic!("no room") };
+    save(&mut registry, 0);
+    assert!(registry.demote(promise.task, MS));
+    save(&mut registry, MS);
+    drop(registry);
+    let mut registry = StoredTaskRegistry::open(store, Machine::with_cores(1), RegistryLimits::default()).unwrap();
+    assert_eq!(registry.pending_outcome(promise.task, token, 0), Err(RegistryRefusal::KernelRefused));
+    registry.set_lost_cores(&[CoreId::default()], MS);
+    registry.set_lost_cores(&[], 2 * MS);
+    assert_eq!(registry.renew(promise.task, token, 0, 2 * MS), Err(RegistryRefusal::KernelRefused));
+    registry.withdraw(promise.task, token, 2 * MS).unwrap();
 }
 
 #[test]
 fn reservation_has_only_numbers_that_no_later_process_gives() {
-    let (mut books, request) = saved_books();
+    let (mut registry, request) = saved_registry();
     let (client, token) = (ClientName("a".into()), TaskToken([1; 16]));
-    let reserve =
-        |books: &mut StoredBooks, now| books.reserve_chain(std::slice::from_ref(&request), &client, token, now);
+    let reserve = |registry: &mut StoredTaskRegistry, now| {
+        registry.reserve_chain(std::slice::from_ref(&request), &client, token, now)
+    };
     let mut reserved = 0;
     for second in 0..1_000 {
         let now = second * SECOND;
-        match reserve(&mut books, now) {
+        match reserve(&mut registry, now) {
             Ok(ChainAdmission::Reserved(chain, promises)) => {
                 reserved = promises[0].task.0.max(chain.0);
-                books.cancel_chain(chain, token, now).unwrap();
+                registry.cancel_chain(chain, token, now).unwrap();
             }
             Ok(ChainAdmission::Rejected(..)) => panic!("there is room"),
             Err(refusal) => {
-                assert_eq!((refusal, reserved), (BooksRefusal::NotSavedYet, 1_000));
-                save(&mut books, now);
-                assert!(reserve(&mut books, now).is_ok());
+                assert_eq!((refusal, reserved), (RegistryRefusal::TaskNumbersNotSaved, 1_000));
+                save(&mut registry, now);
+                assert!(reserve(&mut registry, now).is_ok());
                 return;
             }
         }

@@ -16,7 +16,7 @@ use std::io;
 use corelane_sched::task::TaskId;
 use corelane_sys::process::random_number;
 
-use super::books::TaskToken;
+use super::registry::TaskToken;
 
 /// The key of the tags of a server. A store has it, so that task references stay valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,8 @@ impl TagKey {
 #[derive(Clone, Debug)]
 pub(super) struct Secrets {
     tags: TagKey,
-    /// New in each run of the server. Earlier tokens stay valid, because the books keep the tokens.
+    /// The keys of the tokens, new in each run of the server. Earlier tokens stay valid, because
+    /// the task registry keeps the tokens.
     tokens: [RandomState; 2],
 }
 

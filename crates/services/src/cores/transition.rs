@@ -29,7 +29,7 @@ pub(super) fn admit(
         match allocation::admit(set, &machine, task) {
             Ok(plan) if keeps_deadlines(before, &machine, &plan) => return Ok(plan),
             Ok(_) => is_exhaustive = false,
-            // A search with fewer kinds of moves finds no plan either.
+            // A search with fewer kinds of moves finds no plan either, so the search ends.
             Err(rejection) if is_exhaustive => return Err(rejection),
             Err(rejection) => return Err(Rejection { is_exhaustive, ..rejection }),
         }
@@ -52,7 +52,7 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
         return true;
     }
     let targets: Vec<CoreId> = plan.moves.iter().map(|step| step.to).collect();
-    // The requests of all tasks are read, also of those that are not on these cores.
+    // The requests of all tasks are read, including those of tasks on other cores.
     let tasks = before.iter().map(|(task, _)| task).chain([&plan.task]);
     let mut machine = machine.with_reading_of(tasks).into_owned();
     machine.cores.retain(|core| targets.contains(&core.id));
@@ -69,5 +69,5 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
     is_schedulable(&both, &machine)
 }
 
-/// A bit that no task id of the books has.
+/// A bit that no task id of the task registry has.
 const SECOND: u64 = 1 << 63;

@@ -54,7 +54,7 @@ const MAX_SPARE_EVENTS: usize = 64;
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
-    /// The empty lists of the thread's last push or expiry. The next one uses their memory.
+    /// The empty lists of the thread's last push or expiry, whose memory the next one uses.
     static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
@@ -102,8 +102,8 @@ pub(super) struct SharedChannel {
     timeout_added: PiCondvar,
     /// Wakes the thread `events/admin`.
     callback_due: PiCondvar,
-    /// True once a consumer has got a queue. The sizes of events are then computed before the lock
-    /// is taken.
+    /// True from the first connection of a consumer with a queue on. The sizes of events are then
+    /// computed before the lock is taken.
     has_queues: AtomicBool,
     /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
     admission: Mutex<()>,
@@ -232,8 +232,8 @@ impl SharedChannel {
     }
 
     /// Connects a consumer. `peer` makes a peer for each queue; the queues of a pull consumer share
-    /// one. `rt_infos` are the numbers by which the consumer names lanes. A push consumer in this
-    /// process is called directly if the channel has no lanes or the consumer is a gateway.
+    /// one peer. `rt_infos` are the numbers by which the consumer names lanes. A push consumer in
+    /// this process is called directly if the channel has no lanes or the consumer is a gateway.
     pub(super) fn connect_consumer(
         self: &Arc<Self>,
         proxy: ProxyId,
@@ -267,7 +267,7 @@ impl SharedChannel {
         };
         let mut queues = vec![(lanes.start, first)];
         for lane in lanes.skip(1) {
-            // A pull consumer waits for all its queues at once.
+            // A pull consumer waits for all its queues at once, so they share a peer.
             let peer = if is_pulled { Arc::clone(&queues[0].1) } else { peer()? };
             queues.push((lane, peer));
         }
@@ -299,7 +299,7 @@ impl SharedChannel {
                 .spawn(move || shared.run_sender(SenderId { consumer, queue }, lane, &peer));
             if let Err(error) = spawned {
                 self.disconnect_consumer(proxy, false);
-                // Without a sender, nothing else ends these queues.
+                // The remaining queues have no senders to end them, so this loop ends them.
                 let mut state = self.state.lock();
                 for queue in queue..count {
                     state.router.next_step(SenderId { consumer, queue }, Self::now());
@@ -373,11 +373,12 @@ impl SharedChannel {
         }
         let mut result = Ok(());
         for event in events {
-            // Another thread may route an event with a later time before this one: the router's
+            // Another thread may route an event with a later time before this event: the router's
             // timers then keep the later time.
             let now = Self::now();
             let event = in_spare_memory(event, now);
-            // Queues and meters need the size, which is not computed under the channel's lock.
+            // Queues and meters need the size. It is computed here, before the channel's lock is
+            // taken.
             if self.config.schedule.is_some() || self.has_queues.load(Ordering::Relaxed) {
                 event.bytes();
             }
@@ -425,15 +426,17 @@ impl SharedChannel {
     }
 
     /// Wakes senders and pullers, makes the immediate deliveries, and calls direct consumers.
-    /// Empties their lists. The first delivery has the time `now`, at which the set was routed.
+    /// Empties the lists of `routed`. The first delivery has the time `now`, at which the set was
+    /// routed.
     fn deliver(&self, routed: &mut ChannelRouted, now: Nanos) {
-        // Their order does not matter, and `pop` costs less than `drain` if there is none.
+        // The order of the wake-ups does not matter. For an empty list, `pop` costs less than
+        // `drain`.
         while let Some(peer) = routed.wake.pop() {
             counters::count_handoff();
             peer.wake.notify_all();
         }
-        // A direct consumer may take long, so the immediate deliveries give their turns back
-        // before.
+        // The immediate deliveries come first, because they hold the turns of their queues, and a
+        // direct consumer may take long.
         let mut routed_at = Some(now);
         let mut time = || routed_at.take().unwrap_or_else(Self::now);
         if !routed.immediate.is_empty() {
@@ -498,7 +501,7 @@ impl SharedChannel {
     #[cold]
     fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
         let mut state = self.state.lock();
-        // The consumer has done nothing wrong, so it stays connected.
+        // The consumer has caused no fault, so it stays connected.
         state.router.immediate_failed(sender, event_type, CallResult::Refused, Self::now());
         drop(state);
         if !peer.give_turn_back() {
@@ -519,7 +522,7 @@ impl SharedChannel {
         self.deactivate(object);
     }
 
-    /// Returns the next set for a pull consumer. Waits for it until `deadline`, or not at all if
+    /// Returns the next set for a pull consumer. Waits for a set until `deadline`, or not at all if
     /// there is no deadline or if the maximum number of threads already wait. Returns `Ok(None)` if
     /// there is no set.
     pub(super) fn pull(
@@ -619,14 +622,15 @@ impl SharedChannel {
     }
 
     /// Wakes the senders and the pullers of a disconnected peer, and calls the peer back if that is
-    /// due. The thread `events/admin` calls peers of other processes while the channel exists; this
-    /// thread calls all others.
+    /// due. The thread `events/admin` calls peers of other processes while the channel exists; the
+    /// calling thread calls all others.
     fn finish(&self, disconnected: Option<Disconnected<Arc<Peer>>>) {
         let Some(Disconnected { peers, is_called_back }) = disconnected else { return };
         let mut state = self.state.lock();
         peers.iter().for_each(|peer| peer.wake.notify_all());
         let Some(peer) = peers.into_iter().next().filter(|_| is_called_back) else { return };
-        // The thread `events/admin` may have ended with the channel.
+        // The thread `events/admin` may have ended with the channel. This thread then calls the
+        // peer.
         if !peer.is_collocated() && !state.has_ended {
             state.callbacks.peers.push_back(peer);
             self.callback_due.notify_all();
@@ -638,7 +642,7 @@ impl SharedChannel {
 
     fn deactivate(&self, object: Option<ObjectId>) {
         if let Some(object) = object {
-            // An error means that the POA was destroyed, and the object with it.
+            // An error means that the POA was destroyed with its objects, so it is ignored.
             let _ = self.poa.deactivate_object(&object);
         }
     }
@@ -832,7 +836,7 @@ impl EventChannel {
     ///
     /// # Errors
     /// NO_RESOURCES, INTERNAL or TIMEOUT if the store of a durable channel fails; the channel then
-    /// goes on.
+    /// stays in operation.
     pub fn destroy(&self) -> Result<(), SystemException> {
         self.shared.remove_stored()?;
         destroy(&self.shared);

@@ -6,7 +6,7 @@
 //! - A delivery to the consumer empties all groups of the consumer's filter.
 //!
 //! The caller may depart from the second rule: an event that outranks the held event of its child
-//! takes the place of this event.
+//! replaces the held event.
 //!
 //! Invariant: each child of a group has contributed at most once since the last delivery, so a
 //! filter holds at most one event for each of its leaves.
@@ -29,8 +29,8 @@ struct Group<E> {
     contributions: Box<[Contribution]>,
     missing: usize,
     held: Vec<Occurrence<E>>,
-    /// The enclosing group to which the held events have gone, and the index of the first of them
-    /// there.
+    /// The enclosing group to which the held events have gone, and the index of the first of these
+    /// events in that group.
     moved_to: Option<(usize, usize)>,
 }
 
@@ -69,9 +69,8 @@ impl<E: Clone> Correlation<E> {
     }
 
     /// Offers an occurrence to the filter. Returns the set that the consumer gets, if there is one.
-    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks` returns
-    /// true if its first argument, the offered event, takes the place of the second one, a held
-    /// event.
+    /// After the delivery of the set the caller calls [`Correlation::clear`]. `outranks(offered,
+    /// held)` returns true if the offered event replaces the held event.
     pub(super) fn offer<'a>(
         &'a mut self,
         filter: &EventFilter,
@@ -123,7 +122,8 @@ impl<E: Clone> Correlation<E> {
                 }
             }
             NodeKind::Bitmask { .. } if kind.matches(input) => self.step(filter, at + 1, input, offered),
-            // Inside a logical "and" or a negation, conjunctions hold no events.
+            // Inside a logical "and" or a negation, conjunctions hold no events: the condition is
+            // evaluated at once.
             _ if filter.accepts_at(at, input) => Outcome::Passed,
             _ => Outcome::Rejected,
         }
@@ -175,8 +175,8 @@ impl<E: Clone> Correlation<E> {
         if *missing == 0 { Outcome::Completed(group) } else { Outcome::Absorbed }
     }
 
-    /// Puts an event in the place of the one that a group has held at this index, if the new event
-    /// outranks it.
+    /// Replaces the event that a group has held at this index, if the new event outranks it. The
+    /// event may have moved to an enclosing group.
     fn replace_outranked(
         &mut self,
         mut group: usize,

@@ -31,7 +31,7 @@ pub struct DropCounts {
     pub expired: u64,
     /// The consumer had suspended its connection.
     pub suspended: u64,
-    /// The call of the consumer failed. The consumer may nevertheless have got the set.
+    /// The call of the consumer failed. The consumer may nevertheless have received the set.
     pub failed: u64,
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,

@@ -87,7 +87,7 @@ fn is_in_name(character: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterExpressionError {
-    /// The text is no expression.
+    /// The text is not an expression.
     Malformed {
         /// The place in the text: the number of the character, counted from 1.
         column: usize,
@@ -139,8 +139,8 @@ impl EventFilter {
     /// ```
     ///
     /// # Errors
-    /// [`FilterExpressionError`] if the text is no expression, or describes a filter that is not
-    /// permitted.
+    /// [`FilterExpressionError`] if the text is not an expression, or describes a filter that is
+    /// not permitted.
     pub fn parse(text: &str, names: &EventNames, limits: &FilterLimits) -> Result<Self, FilterExpressionError> {
         if text.len() > MAX_BYTES {
             let reason = format!("the expression is longer than {MAX_BYTES} bytes");
@@ -278,7 +278,7 @@ impl fmt::Display for TokenKind<'_> {
 
 #[derive(Clone, Copy, Debug)]
 struct Token<'t> {
-    /// In characters, from 1.
+    /// The place in the text: the number of the character, counted from 1.
     column: usize,
     kind: TokenKind<'t>,
 }
@@ -317,7 +317,7 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterExpressionError> {
             TokenKind::Sign(_) => 1,
         };
         tokens.push(Token { column, kind });
-        // Tokens consist of ASCII characters.
+        // Tokens consist of ASCII characters, so a token has as many characters as bytes.
         rest = &rest[length..];
         column += length;
     }
@@ -453,7 +453,7 @@ impl<'t> Parser<'t> {
     fn typed(&mut self, event_type: EventType) -> Parsed {
         let has_source = self.take_if(TokenKind::Word("source"));
         let source = if has_source { self.source_value()? } else { EventSource::ANY };
-        // A designator as a type would change the meaning of what follows.
+        // A designator as a type would change the meaning of the dependencies after it.
         if Designator::from_type(event_type).is_some() || event_type == Designator::UNASSIGNED {
             return Err(malformed(self.column(), format!("the number {} is not a type of events", event_type.0)));
         }
@@ -519,7 +519,7 @@ impl<'t> Parser<'t> {
 }
 
 fn group(head: Designator, children: &[Vec<EventHeader>]) -> Vec<EventHeader> {
-    // The length of an expression bounds the number of its parts.
+    // The length of an expression bounds the number of its parts, so the number fits.
     let count = i32::try_from(children.len()).unwrap_or(i32::MAX);
     let mut headers = vec![EventHeader::new(head.event_type(), EventSource(count))];
     headers.extend(children.iter().flatten());

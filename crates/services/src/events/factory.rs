@@ -269,8 +269,8 @@ impl SharedFactory {
         Ok(Some(ChannelPlace { factory: self, name }))
     }
 
-    /// Makes a name that no channel of the factory, and none of its store, has. A durable channel
-    /// comes back under this name after a restart.
+    /// Makes a name that no channel of the factory or of its store has. A durable channel comes
+    /// back under this name after a restart.
     fn unused_name(&self, channels: &mut CreatedChannels) -> String {
         let stored = self.settings.durable.as_ref().map(|(store, _)| store.channels()).unwrap_or_default();
         loop {

@@ -17,7 +17,7 @@ impl EventType {
     /// `ACE_ES_EVENT_ACT`, which TAO reserves and gives no meaning.
     pub const ACT: Self = Self(2);
     /// `ACE_ES_EVENT_NOTIFICATION`, which TAO reserves and gives no meaning. Here it is the type of
-    /// gap events, which tell a consumer that it has not got all events.
+    /// gap events, which tell a consumer that it has not received all events.
     pub const GAP: Self = Self(3);
     /// The first type for applications: `ACE_ES_EVENT_UNDEFINED`.
     pub const FIRST_APPLICATION: Self = Self(16);

@@ -53,10 +53,10 @@ struct KeptCandidates {
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// No list is empty.
+    /// The consumers of each list. Empty lists are removed.
     lists: HashMap<ListName, Vec<u32>>,
-    /// The numbers of lists with the names `Type`, `Source` and `Everything`. A search for an event
-    /// without wildcards skips a form that has no list.
+    // The numbers of lists with the names `Type`, `Source` and `Everything`. A search for an event
+    // without wildcards skips a form that has no list.
     types: usize,
     sources: usize,
     everything: usize,

@@ -19,10 +19,10 @@ const MAX_LANES: usize = 16;
 /// ```
 /// use corelane_services::events::{EventChannel, EventLane, EventType};
 ///
-/// // `rt_info` 1 names events of 20 Hz, `rt_info` 2 events of 5 Hz. Events of the type 40 belong to
-/// // the first lane also if their suppliers name no `rt_info`.
-/// let fast = EventLane::new(1).event_type(EventType(40));
-/// let channel = EventChannel::builder().lanes([fast, EventLane::new(2)]);
+/// // `rt_info` 1 names events of 20 Hz, `rt_info` 2 events of 5 Hz. Events of the type 40 belong
+/// to // the first lane even if their suppliers name no `rt_info`. let fast =
+/// EventLane::new(1).event_type(EventType(40)); let channel = EventChannel::builder().lanes([fast,
+/// EventLane::new(2)]);
 /// # let _ = channel;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,16 +63,16 @@ impl EventLane {
 ///
 /// A supplier's call runs in the pool's lane with the highest priority that is not above the CORBA
 /// priority of the supplier's thread (CLIENT_PROPAGATED with priority bands). So no push waits for
-/// a thread that serves a lower band. The lanes have addresses of their own, and clients choose by
-/// the references of the channel's objects. Calls without a priority run in the lowest lane. A lane
-/// of `lanes` without a priority has the priority 0 here.
+/// a thread that serves a lower band. The lanes have separate addresses, from which clients choose
+/// by the references of the channel's objects. Calls without a priority run in the lowest lane. A
+/// lane of `lanes` without a priority has the priority 0 here.
 ///
 /// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses
 /// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`
 /// permits them the lowest lane's priority only ([`LaneConfig::max_request_priority`]).
 ///
-/// The pool's thread calls a consumer in the channel's process itself only if the consumer's POA has these policies, too.
-/// Otherwise a thread of the consumer's pool runs the push.
+/// A thread of the pool calls a consumer in the channel's process itself only if the consumer's POA
+/// has these policies, too. Otherwise a thread of the consumer's pool runs the push.
 ///
 /// A call that waits keeps the calls to its lane waiting. So the policies are not for durable
 /// channels, whose pushes wait for the disk, and a channel that consumers pull from needs

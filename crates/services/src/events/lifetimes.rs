@@ -19,8 +19,8 @@ pub(super) struct EventLifetimes {
 }
 
 impl EventLifetimes {
-    /// Returns the time from which on a set is not sent. A set lives as long as its event with the
-    /// longest lifetime.
+    /// Returns the time at which a set expires. A set lives as long as its event with the longest
+    /// lifetime.
     pub(super) fn end<E: RoutedEvent>(&self, set: &[Occurrence<E>], now: Nanos) -> Nanos {
         if self.default.is_none() && self.by_type.is_empty() {
             return Nanos::MAX;

@@ -56,15 +56,16 @@ impl EventMonitor {
     }
 
     /// Adds a channel, in place of an earlier channel with its name. The monitor shows the channel
-    /// until it ends.
+    /// until the channel ends.
     pub fn add(&self, channel: &EventChannel) {
         let mut channels = self.channels.lock();
         channels.retain(|_, channel| !channel.has_ended());
         channels.insert(channel.name().to_owned(), channel.clone());
     }
 
-    /// Serves the monitor in an ORB until the ORB ends. Binds the plain key `CorelaneEvents` to it,
-    /// and returns its reference. Its interface, `CorelaneEvents::Monitor`, only reads.
+    /// Serves the monitor in an ORB until the ORB ends. Binds the plain key `CorelaneEvents` to the
+    /// monitor, and returns the monitor's reference. The interface `CorelaneEvents::Monitor` only
+    /// reads.
     ///
     /// # Errors
     /// BAD_PARAM if the key is already bound; other errors of the ORB.

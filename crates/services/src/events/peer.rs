@@ -39,7 +39,7 @@ pub(super) struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImmediatePush {
     Done,
-    /// A part was sent.
+    /// A part of the set was sent.
     Begun,
     /// Nothing was sent.
     NotSent,
@@ -85,8 +85,7 @@ impl Peer {
         }
     }
 
-    /// Pushes a set as far as this is possible without waiting. The caller must have the peer's
-    /// turn.
+    /// Pushes a set as far as possible without waiting. The caller must have the peer's turn.
     pub(super) fn push_now(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> ImmediatePush {
         let PeerObject::RtecConsumer(consumer) = &self.object else { return ImmediatePush::NotSent };
         let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);

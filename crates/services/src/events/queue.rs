@@ -163,7 +163,7 @@ impl<S> DeliveryQueue<S> {
     }
 
     /// Puts a set in the place of the entry with this number, and drops the oldest other sets until
-    /// the set fits. If the new set becomes the oldest meanwhile, it moves to the end.
+    /// the set fits. If these drops make the new set the oldest, it moves to the end.
     fn replace(
         &mut self,
         mut number: u64,
@@ -223,8 +223,8 @@ impl<S> DeliveryQueue<S> {
             self.displaced.push(at);
         }
         self.displaceable = displaceable.into_vec();
-        // A large set that was displaced last may have made room for smaller ones that were
-        // displaced before it.
+        // A large set that was displaced last may leave room for smaller sets that were displaced
+        // before it. Such sets stay.
         sets = freed_sets - sets;
         bytes = freed_bytes - bytes;
         let entries = &self.entries;
@@ -338,9 +338,11 @@ mod tests {
     #[test]
     fn no_set_is_dropped_in_vain_for_a_more_urgent_one() {
         let policy = OverflowPolicy::DropLeastUrgent;
-        // The third set has no room beside the first, so the second stays.
+        // The third set has no room beside the more urgent first set, so the third is dropped and
+        // the second stays.
         assert_eq!(filled(policy, &[(1, 80, 16, 0), (2, 10, 16, 2), (3, 30, 16, 1)]), (vec![1, 2], (1, 0), true));
-        // The second set must go, and leaves room for the less urgent first one.
+        // The second set must go. It leaves room for the first set, which stays although it is less
+        // urgent.
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 40, 16, 0)]), (vec![1, 3], (1, 0), true));
         assert_eq!(filled(policy, &[(1, 10, 16, 2), (2, 80, 16, 1), (3, 95, 16, 0)]), (vec![3], (2, 0), true));
     }

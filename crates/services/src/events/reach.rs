@@ -167,7 +167,7 @@ impl Search<'_> {
         sets
     }
 
-    /// Returns true if the subtree accepts the input. A timeout is offered only to its own subtree.
+    /// Returns true if the subtree accepts the offer. A timeout is offered only to its own subtree.
     fn takes(&self, at: usize, offer: Offer) -> bool {
         let is_offered = match offer {
             Offer::Event(_) => true,

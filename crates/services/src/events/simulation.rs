@@ -296,6 +296,7 @@ proptest! {
                 Step::Add(condition) => {
                     let set = condition.write(DependencySet::new());
                     // With at most one group, the end of the set ends the group for both builders.
+                    // So the basic builder reads the set as the prefix builder does.
                     let is_basic = condition.groups() <= 1;
                     let builder = if is_basic { FilterBuilder::Basic } else { FilterBuilder::Prefix };
                     let filter = EventFilter::build(builder, set.headers(), &limits()).unwrap();

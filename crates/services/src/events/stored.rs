@@ -22,7 +22,7 @@ use super::subscriptions::{Expiry, Occurrence};
 
 /// Number of bytes that an event counts in a queue, beyond its payload and its value.
 pub(super) const HEADER_BYTES: usize = 64;
-/// Size in bytes from which on the ORB does not copy payloads. Such payloads are not encoded in
+/// Smallest size in bytes of payloads that the ORB does not copy. Such payloads are not encoded in
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
 
@@ -58,13 +58,14 @@ struct EncodedData {
 #[derive(Debug, Default)]
 pub(super) struct StoredEvent {
     event: rtec::Event,
-    /// Written by the router, with relaxed ordering, before other threads have the event.
+    /// The event's lane. Written by the router, with relaxed ordering, before other threads have
+    /// the event.
     lane: AtomicUsize,
     bytes: OnceLock<usize>,
-    /// The data in the form that its first shared write needed; `None` inside if the data cannot be
-    /// encoded in advance.
+    /// The encoded data, in the form of the first shared write. The inner `None` means that the
+    /// data cannot be encoded in advance.
     encoded: OnceLock<Option<EncodedData>>,
-    /// The event as a value for consumers of CORBA's Event Service, if it has no value itself.
+    /// The event as a value for consumers of CORBA's Event Service, made if the event has no value.
     value: OnceLock<Result<Any, SystemException>>,
     passage: OnceLock<Passage>,
 }
@@ -117,9 +118,9 @@ impl RoutedEvent for Arc<StoredEvent> {
     }
 }
 
-/// An event that a supplier pushes.
+/// A pushed event: an event as it arrived, or an event that is already stored.
 pub(super) trait PushedEvent: Sized {
-    /// Puts the event, which the channel has received at the time `now`, into an empty one.
+    /// Puts the event, which the channel has received at the time `now`, into `empty`.
     fn store(self, now: Nanos, empty: &mut StoredEvent);
 }
 
@@ -132,7 +133,7 @@ impl PushedEvent for StoredEvent {
 impl PushedEvent for &rtec::Event {
     fn store(self, now: Nanos, empty: &mut StoredEvent) {
         let rtec::Event { header, data } = &mut empty.event;
-        // A direct consumer gets the event at the same time.
+        // A direct consumer gets the event at the same time, so both times are `now`.
         let now = now / TIME_UNIT;
         *header = rtec::EventHeader { ec_recv_time: now, ec_send_time: now, ..self.header };
         data.pad1 = self.data.pad1;
@@ -172,7 +173,7 @@ impl StoredEvent {
     }
 
     /// Returns the event for a gateway. `own` makes the passage of an event that has come through
-    /// none.
+    /// no gateway.
     pub(super) fn passing(&self, own: impl FnOnce() -> Passage, lanes: &[i32], now: Nanos) -> PassingEvent {
         let Passage { path, number } = self.passage.get_or_init(own);
         let lane = lanes.get(self.lane.load(Ordering::Relaxed)).copied().unwrap_or_default();
@@ -244,7 +245,8 @@ impl StoredEvent {
     }
 
     /// Writes the event. If `is_shared` says that the event has several consumers, small data is
-    /// encoded once for all connections that have the version and code sets of the first one.
+    /// encoded once for all connections that have the version and code sets of the first
+    /// connection.
     fn write(&self, now: Nanos, encoder: &mut Encoder<'_>, is_shared: bool) -> Result<(), CdrError> {
         let header = rtec::EventHeader { ec_send_time: now / TIME_UNIT, ..self.event.header };
         header.encode(encoder)?;
@@ -335,7 +337,7 @@ fn encode(data: &RtecEventData, version: Version, code_sets: CodeSets) -> Option
 fn encoded_size(value: &Any) -> usize {
     let mut encoder = Encoder::new();
     encoder.set_code_sets(CodeSets::UTF8_UTF16);
-    // A value that cannot be encoded is not sent either.
+    // Ignores an error: a value that cannot be encoded is not sent, so its size does not matter.
     let _ = value.encode(&mut encoder);
     encoder.len()
 }
@@ -352,8 +354,8 @@ fn timeout_event(expiry: &Expiry, now: Nanos) -> rtec::Event {
     rtec::Event { header, data: RtecEventData::default() }
 }
 
-/// Passes the events of a set to `push`. The event of a set of one is not copied if it was received
-/// at the time `now`, or if nothing else has it.
+/// Passes the events of a set to `push`. A set of one event is passed without a copy if it was
+/// received at the time `now`, or if there is no other reference to the event.
 pub(super) fn with_events<R>(
     set: &mut DeliverySet<Arc<StoredEvent>>,
     now: Nanos,

@@ -80,8 +80,8 @@ pub struct Expiry {
     pub kind: TimeoutKind,
     /// The time at which the timeout was due, in nanoseconds.
     pub due_at: Nanos,
-    /// The number of further expiries of this timeout that were due when this one was reported.
-    /// They are not reported.
+    /// The number of further expiries of this timeout that were due when this expiry was reported,
+    /// and that are not reported.
     pub missed: u64,
 }
 
@@ -344,7 +344,7 @@ impl<E: Clone> Subscriptions<E> {
         })
     }
 
-    /// Returns the time at which the next timeout expires; `None` if none will.
+    /// Returns the time at which the next timeout expires; `None` if no timeout will expire.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Nanos> {
         self.timers.next_due()

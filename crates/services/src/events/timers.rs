@@ -25,7 +25,7 @@ pub(super) struct ExpiredTimer {
     pub(super) missed: u64,
 }
 
-/// `position` of a timer that never expires.
+/// The `position` of a timer that is not armed: it has expired for good, or never expires.
 const UNARMED: usize = usize::MAX;
 
 #[derive(Debug)]

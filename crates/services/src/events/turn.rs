@@ -26,14 +26,14 @@ impl SendTurn {
         Self(AtomicU8::new(OF_SENDER))
     }
 
-    /// Takes the turn and returns true if the turn is free. Otherwise returns false: the sender has
-    /// the turn, or gets it when the thread that has it gives it back.
+    /// Takes the turn if it is free, and returns true. Otherwise returns false: the sender has the
+    /// turn, or gets it from the routing thread that has it.
     pub(super) fn take(&self) -> bool {
         self.claim(TAKEN)
     }
 
-    /// Gives the turn to the sender and returns true if the turn is free. Otherwise returns false:
-    /// the sender has the turn, or gets it when the thread that has it gives it back.
+    /// Gives the turn to the sender if the turn is free, and returns true. Otherwise returns false:
+    /// the sender has the turn, or gets it from the routing thread that has it.
     pub(super) fn call_sender(&self) -> bool {
         self.claim(OF_SENDER)
     }

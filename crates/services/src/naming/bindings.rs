@@ -12,8 +12,8 @@ use super::cos_naming::NameComponent;
 use super::state::{BoundTarget, ContextId};
 use super::trie::{LEAF_SIZE, Leaf};
 
-/// A leaf of several bindings is split if its bindings have more octets and their hashes differ. A
-/// change copies a whole leaf.
+/// Maximum number of octets of the bindings in a leaf, because a change copies a whole leaf. A
+/// larger leaf is split if it has several bindings whose hashes differ.
 const MAX_LEAF_OCTETS: usize = 8 << 10;
 
 const OBJECT: u8 = 0;
@@ -121,7 +121,7 @@ impl NameLeaf {
 
 impl Leaf for NameLeaf {
     type Item = [u8];
-    /// Id and kind.
+    /// The id and the kind of a name.
     type Key<'k> = (&'k [u8], &'k [u8]);
 
     fn pack(items: &[(u64, &[u8])]) -> Self {
@@ -203,7 +203,7 @@ mod tests {
         (id.as_bytes(), b"k")
     }
 
-    /// Some hashes collide.
+    /// Returns a hash of an id. Some ids have equal hashes.
     fn hash(id: &str) -> u64 {
         let number: u64 = id.parse().unwrap();
         if number.is_multiple_of(5) { 7 } else { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }

@@ -70,7 +70,7 @@ pub(super) fn bind_all(
     }
     let context = context(service, parent)?;
     let mut named = HashSet::new();
-    // `None` for a name that was already bound to the same object.
+    // An operation is `None` if its name was already bound to the same object.
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;

@@ -203,8 +203,8 @@ impl Directory {
     }
 
     /// Returns the changes from number `start` on, within `limits`, and the number after the last
-    /// of them. If there are none yet, waits for a change until `deadline`. Returns `None` if `run`
-    /// is not this run of the server, or if [`ChangeLog::after`] does.
+    /// of them. If there is no such change yet, waits for one until `deadline`. Returns `None` if
+    /// `run` is not this run of the server, or if [`ChangeLog::after`] does.
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -287,9 +287,9 @@ impl Directory {
         }
     }
 
-    /// Waits before a synced commit until the expected number of threads have submitted changes or
-    /// a time has passed. Without the wait, the first change would be committed alone, and the
-    /// other threads would wait for two commits.
+    /// Waits before a synced commit until the expected number of threads have submitted changes, or
+    /// the time of [`GATHER_PART`] has passed. Without the wait, the first change would be
+    /// committed alone, and the other threads would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         let is_synced = self.store.as_ref().is_some_and(|stored| stored.durability == Durability::Synced);
         if !is_synced || queue.submitters >= queue.expected {
@@ -368,7 +368,7 @@ impl Directory {
     }
 
     /// Reads the names from the store again. The same `seed` gives the names the order that they
-    /// had before, so that existing iterators go on.
+    /// had before, so that existing iterators stay valid.
     fn reload(&self, seed: u64) -> Result<Head, StoreError> {
         match &self.store {
             Some(stored) => load(&*stored.store, seed).map(|(head, _)| head),
@@ -436,7 +436,7 @@ impl Drop for Turn<'_> {
         queue.head = Some(self.head.clone());
         queue.results.extend(self.results.drain(..));
         queue.note_batch(self.submitters, self.began.elapsed());
-        // Released first, because a thread that wakes takes the lock.
+        // The lock is released first, because a thread that wakes takes it.
         drop(queue);
         self.directory.done(self.number).notify_all();
         self.directory.done(self.number.wrapping_add(1)).notify_one();
@@ -707,7 +707,7 @@ mod tests {
         assert_eq!(refusal, NamingRefusal::AlreadyBound);
         std::thread::scope(|scope| {
             for (server, directory) in [&first, &second].into_iter().enumerate() {
-                // After too many conflicts an operation fails and has changed nothing.
+                // After too many conflicts an operation fails without a change, so it is repeated.
                 let submit = |operation: &dyn Fn() -> NamingOperation| loop {
                     match directory.submit(operation()) {
                         Err(DirectoryError::Store(error)) if matches!(*error, StoreError::Conflict) => {

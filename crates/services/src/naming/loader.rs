@@ -2,13 +2,13 @@
 //!
 //! A million bindings have more octets than the caches. The bindings of a large context are
 //! therefore collected in parts by the beginning of their hashes. A part fits into the caches while
-//! it is sorted and packed into leaves, whose memory is that of earlier parts.
+//! it is sorted and packed into leaves. The leaves use the memory of earlier parts again.
 
 use super::bindings::NameBinding;
 use super::state::{BoundTarget, Change, ComponentText as _, ContextId, ReplayError, State};
 use super::trie::{PART_COUNT, Trie, part_of};
 
-/// Number of bindings of a context from which on it has parts.
+/// Smallest number of bindings of a context that is loaded in parts.
 const MIN_PARTED: usize = 4_096;
 
 /// Size of a chunk in bytes. The C library returns the memory of blocks above 128 KiB to the kernel,
@@ -78,7 +78,7 @@ impl Loader {
             }
             return Ok(());
         }
-        // Each part is freed before the next one is packed.
+        // Each part is freed before the next part is packed, so that the leaves use its memory.
         context.bindings = match parts.len() {
             PART_COUNT => Trie::from_parts(parts.into_iter().map(|part| Trie::part(&part.sorted()))),
             _ => parts.first().map(|whole| Trie::from_sorted(&whole.sorted())).unwrap_or_default(),
@@ -131,7 +131,7 @@ impl BindingRun {
 
     fn sorted(&self) -> Vec<(u64, &[u8])> {
         let mut blocks: Vec<(u64, &[u8])> = self.blocks().collect();
-        // Only equal hashes make the names be read, which are not in the caches.
+        // Names are not in the caches, so they are read only if hashes are equal.
         blocks.sort_unstable_by(|(hash, block), (other_hash, other)| {
             hash.cmp(other_hash).then_with(|| NameBinding(block).id_and_kind().cmp(&NameBinding(other).id_and_kind()))
         });

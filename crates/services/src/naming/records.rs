@@ -46,7 +46,7 @@ pub(super) enum NamingRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StoredBinding<'r> {
     pub(super) context: ContextId,
-    /// Id and kind, in UTF-8.
+    /// The id and the kind, in UTF-8.
     pub(super) name: (&'r [u8], &'r [u8]),
     pub(super) target: BoundTarget<'r>,
 }
@@ -119,7 +119,7 @@ fn split_key(key: &[u8]) -> Result<(u8, ContextId, &[u8]), BadRecord> {
     Ok((*tag, ContextId(number(context)?), name))
 }
 
-/// Returns id and kind.
+/// Splits the octets of a name into id and kind.
 fn split_name(name: &[u8]) -> Result<[&str; 2], BadRecord> {
     let (length, text) = name.split_first_chunk().ok_or(BadRecord)?;
     let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| BadRecord)?;

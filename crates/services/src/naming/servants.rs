@@ -232,7 +232,7 @@ impl Skeleton for NamingContexts {
         let current = current().ok_or_else(no_such_object)?;
         let service = &*self.service;
         let context = service.context(current.object_id.as_octets());
-        // These operations read no bindings, so they would succeed on a destroyed context.
+        // These operations read no bindings, so the existence of the context is checked here.
         let reads_none = [&b"to_string"[..], b"to_name", b"to_url", b"own_reference", b"last_change", b"changes_after"];
         if operation.starts_with(b"_") || reads_none.contains(&operation) {
             let is_there = context.is_some_and(|context| service.directory.state().has_context(context));
@@ -260,8 +260,8 @@ const MAX_BORROWED: usize = 8;
 
 impl NamingContexts {
     /// Answers `resolve` of a name of at most [`MAX_BORROWED`] components that is bound to a
-    /// reference. Returns false, and reads and writes nothing, for any other request, also for one
-    /// with an error.
+    /// reference. Returns false, and reads and writes nothing, for any other request, including a
+    /// request with an error.
     ///
     /// This path allocates nothing and changes no reference count.
     fn resolve_bound(&self, call: &mut ServerCall<'_>) -> bool {
@@ -583,7 +583,8 @@ impl ContextRequest<'_, '_, '_> {
             return Err(cannot_proceed());
         };
         call(&context.with_timeout(self.service.settings.forward_timeout), rest).map_err(|error| match error.into() {
-            // Other system exceptions may mean that the server could not be reached.
+            // Any other system exception may mean that the server could not be reached, so it
+            // becomes CannotProceed.
             Raised::System(exception) if matches!(exception.kind(), Kind::NoPermission | Kind::BadParam) => {
                 Raised::System(exception)
             }

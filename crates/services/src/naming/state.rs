@@ -159,7 +159,7 @@ pub(super) struct ListCursor {
 
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The flag is true if the target is a context.
+    /// The names, each with true if its target is a context.
     pub(super) bindings: Vec<(NameComponent, bool)>,
     /// Position after the last binding; `None` is the beginning of the list.
     pub(super) cursor: Option<ListCursor>,

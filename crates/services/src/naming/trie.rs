@@ -14,11 +14,12 @@ pub(super) const LEAF_SIZE: usize = 32;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
-/// The depth of a part of a trie, and the number of parts.
+/// The depth of the parts of a trie: the number of levels above them.
 const PART_DEPTH: u32 = 2;
+/// The number of parts of a trie.
 pub(super) const PART_COUNT: usize = WIDTH.pow(PART_DEPTH);
 
-/// Returns the index of the part with this hash.
+/// Returns the index of the part for this hash.
 pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PART_DEPTH * BITS)) as usize
 }
@@ -193,7 +194,7 @@ impl<L: Leaf> Trie<L> {
         self.len
     }
 
-    /// Returns the item with this key. `hash` is the key's hash, here and below.
+    /// Returns the item with this key. `hash` is the key's hash.
     pub(super) fn get(&self, hash: u64, key: L::Key<'_>) -> Option<&L::Item> {
         let mut child = &self.root;
         let mut depth = 0;

@@ -65,7 +65,8 @@ impl StoreFile {
     ///
     /// A file of the file system is written page by page. One large write would make the kernel
     /// keep the pages together, and examine all of them at each later write and sync of one (large
-    /// folios of ext4). The earlier content may be kept in this way, so it is removed first.
+    /// folios of ext4). The kernel may keep the earlier content together in this way, so it is
+    /// removed first.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
         let is_of_file_system = self.locked.is_some();
         if is_of_file_system {

@@ -26,7 +26,8 @@ use super::{RangeVisitor, RecordChange, Revision, StoreError};
 /// format.
 pub(super) const CLOSED_FORMAT: u64 = 1;
 
-/// The version while the database may lack changes in its log. Version 2 had a log of version 1.
+/// The version while the database may lack changes that its log has. Version 2 had a log of version
+/// 1.
 pub(super) const LOGGED_FORMAT: u64 = 3;
 
 /// Size of the cache in bytes. It is small, because services seldom read records after their start.
@@ -66,7 +67,7 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Opens the database in a file for writing. This may repair the file.
+    /// Opens the database in a file for writing. The opening may repair the file.
     pub(super) fn open(
         file: &Arc<StoreFile>,
         kind: RecordFormat,
@@ -113,7 +114,7 @@ impl OpenDatabase {
         Ok(Snapshot { records: Some(records), database: Arc::clone(self) })
     }
 
-    /// Marks the database after a failed read.
+    /// Marks the database as failed, after a failed read.
     pub(super) fn set_failed(&self) {
         self.has_failed.store(true, atomic::Ordering::Relaxed);
     }
@@ -135,9 +136,9 @@ impl Drop for OpenDatabase {
     }
 }
 
-/// The records as of a checkpoint. Later checkpoints of the same opening leave their pages as they
-/// are. Reading them takes no lock that a checkpoint holds over a sync; beginning a transaction of
-/// redb does.
+/// The records as of a checkpoint. Later checkpoints of the same opening do not change the pages of
+/// these records. Reading them takes no lock that a checkpoint holds over a sync; beginning a
+/// transaction of redb does.
 pub(super) struct Snapshot {
     records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     database: Arc<OpenDatabase>,

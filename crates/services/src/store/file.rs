@@ -6,9 +6,9 @@
 //! opened or closed, and after errors. It saves the state of the database's allocator (quick
 //! repair), so opening a file never scans the whole file.
 //!
-//! A thread of its own makes the checkpoint of a full part, while commits go on in the other part.
-//! Without errors, a commit waits for it only if both parts are full, or if the batch is larger
-//! than a part: such a batch goes to the database.
+//! A separate thread makes the checkpoint of a full part, while commits continue in the other part.
+//! Without errors, a commit waits for the checkpoint only if both parts are full, or if the batch
+//! is larger than a part. Such a batch goes to the database.
 //!
 //! # Locks
 //! | lock | what it guards | held during |
@@ -29,8 +29,8 @@
 //! The store keeps its files open and locked until it is dropped, so no other process changes them.
 //! After an error in the database redb refuses it, so the store opens it again: at once for
 //! readers, through a [`Preview`] that writes nothing, and for writing when the next checkpoint is
-//! due. The changes since the last successful checkpoint stay in memory meanwhile, and enter the
-//! database again: a change has the effect of its first time. After an error in the log, or in a
+//! due. Until then, the changes since the last successful checkpoint stay in memory. They may enter
+//! the database twice, which has the same effect as once. After an error in the log, or in a
 //! checkpoint that is made while commits wait and whose outcome is in doubt, a new log begins
 //! before the next commit.
 //!
@@ -71,11 +71,11 @@ pub struct RecordFormat {
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
 /// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one
-/// sync of the disk. The log has 2 MiB. A checkpoint moves its changes to the file when a half of
-/// it is full, beside further commits, and when the store is opened or dropped. The drop also
-/// removes the log. After `kill -9` or a power failure the next process that opens the store needs
-/// both files; without the log, [`open`](Self::open) fails. [`backup`](Store::backup) writes one
-/// file with all records.
+/// sync of the disk. The log has 2 MiB. A checkpoint moves the log's changes to the file. This
+/// happens when a half of the log is full, beside further commits, and when the store is opened or
+/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that
+/// opens the store needs both files; without the log, [`open`](Self::open) fails.
+/// [`backup`](Store::backup) writes one file with all records.
 ///
 /// Readers wait neither for a commit nor for a checkpoint, unless the disk has failed.
 ///
@@ -106,7 +106,7 @@ struct View {
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
-    /// The last commit.
+    /// The revision of the last commit.
     revision: Revision,
 }
 
@@ -119,13 +119,13 @@ struct Writer {
     /// before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
-    /// The database names a log.
+    /// True if the database names a log.
     names_log: bool,
     /// The random number of the store, by which its logs name it.
     store_id: u64,
     generation: u64,
     revision: Revision,
-    /// True while a thread makes a checkpoint. Meanwhile no other checkpoint begins, and the
+    /// True while a thread makes a checkpoint. During this time no other checkpoint begins, and the
     /// database is not opened for writing.
     is_checkpointing: bool,
     /// True after a checkpoint beside commits has failed or could not begin. The database then
@@ -187,7 +187,7 @@ impl FileStore {
     }
 
     /// Opens a store file like [`open`](Self::open). Only the owner can read and write a file that
-    /// this creates.
+    /// this function creates.
     ///
     /// # Errors
     /// The errors of `open`.
@@ -243,8 +243,9 @@ impl SharedStore {
             let failed = |error: &io::Error| StoreError::of_io(error, path.as_deref().map(files::log_path));
             let opened = WriteAheadLog::open(Arc::clone(&log_file.file), id).map_err(|error| failed(&error))?;
             let log = opened.map_err(unusable)?;
-            // A process that was killed may not have synced all that the files have. Readers see it
-            // from now on, also if there is no room for a checkpoint.
+            // A killed process may have left writes in both files without a sync. Both are synced
+            // now, because readers see these writes from here on, even if there is no room for a
+            // checkpoint.
             file.sync().map_err(|error| StoreError::of_io(&error, path.clone()))?;
             log_file.file.sync().map_err(|error| failed(&error))?;
             let replayed = log.replay(head.generation, head.revision, |change| add_pending(&mut pending, change));
@@ -276,7 +277,7 @@ impl SharedStore {
         };
         let began = shared.begin_log(&mut shared.writer.lock());
         match began {
-            // The records can be read.
+            // Without room on the disk, the store opens, because its records can be read.
             Ok(()) | Err(StoreError::Full { .. }) => Ok(shared),
             Err(error) => Err(error),
         }
@@ -300,8 +301,8 @@ impl SharedStore {
             failed.revoke();
         }
         let (database, head) = OpenDatabase::open(&self.file, self.kind, self.path())?;
-        // Snapshots of the database as it was opened before must not be read any more, because the
-        // second checkpoint from now on may write over their pages.
+        // Snapshots of earlier openings must not be read any more, because the second checkpoint
+        // from now on may write over their pages.
         writer.previews.drain(..).filter_map(|preview| preview.upgrade()).for_each(|preview| preview.revoke());
         let snapshot = database.snapshot(self.path())?;
         writer.adopt(&head);
@@ -355,7 +356,7 @@ impl SharedStore {
             (None, None) => return Err(log_is_unusable(None, LogError::Missing)),
         };
         let file = Arc::clone(&log_file.file);
-        // The identity is a random number, so that no other log fits to the database.
+        // The identity is a random number, so that no other log fits the database.
         let log = process::random_number().and_then(|id| WriteAheadLog::create(file, id, store));
         let mut log = log.map_err(|error| self.log_failed(&error))?;
         self.checkpoint(writer, None, Some(log.id()))?;
@@ -406,8 +407,8 @@ impl SharedStore {
                 let oldest = latest.wrapping_sub(u64::from(writer.needs_both_parts));
                 // If the opening fails, the next reader tries again.
                 let found = self.read_again(writer);
-                // The log goes on if the database is as before. Otherwise the database may have a
-                // generation of which the log knows nothing.
+                // The log stays in use if the database still names it and has a generation that the
+                // log can follow. Otherwise a new log begins before the next commit.
                 writer.log = writer.log.take().filter(|log| {
                     found.is_ok_and(|found| {
                         found.log_id == Some(log.id()) && (oldest..=latest).contains(&found.generation)
@@ -455,7 +456,7 @@ impl SharedStore {
             Arc::clone(&view.written)
         };
         let Ok(database) = database else {
-            // The commits go on in the other part, and a later checkpoint opens the database.
+            // Commits continue in the other part of the log. A later checkpoint opens the database.
             writer.needs_both_parts = true;
             return;
         };
@@ -504,8 +505,8 @@ impl SharedStore {
             }
             _ => {
                 writer.needs_both_parts = true;
-                // Otherwise a reader has opened the database again, and the access of this opening
-                // is revoked.
+                // If it is not current, a reader has opened the database again, and this opening
+                // has no access any more.
                 if is_current {
                     let _ = self.read_again(writer);
                 }
@@ -593,8 +594,8 @@ fn log_is_unusable(path: Option<&Path>, error: LogError) -> StoreError {
 }
 
 impl Drop for FileStore {
-    /// Writes the last checkpoint and removes the log. If the disk refuses that, both files remain
-    /// for the next process.
+    /// Writes the last checkpoint and removes the log. If the disk refuses the checkpoint, both
+    /// files remain for the next process.
     fn drop(&mut self) {
         let shared = &self.shared;
         let thread = shared.writer.lock().thread.take();
@@ -623,7 +624,7 @@ impl Store for FileStore {
             let (mut is_visited, mut is_ended, mut panicked) = (false, false, None);
             let mut visit = |key: &[u8], value: &[u8]| {
                 is_visited = true;
-                // A panic of the visitor is no error of the database.
+                // A panic of the visitor is not an error of the database.
                 let visited = catch_unwind(AssertUnwindSafe(|| visit(key, value))).unwrap_or_else(|panic| {
                     panicked = Some(panic);
                     Err(damaged(path, String::new()))

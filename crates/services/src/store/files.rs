@@ -23,8 +23,9 @@ const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// `Relaxed`.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// Permissions of a new file, before the process's mask.
+/// Permissions of a new file that other users may read, before the process's mask.
 pub(super) const USUAL: u32 = 0o666;
+/// Permissions of a new file that only its owner may read, before the process's mask.
 pub(super) const PRIVATE: u32 = 0o600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(super) struct LogFile {
     pub(super) file: Arc<StoreFile>,
     /// True if the store may write over the contents.
     pub(super) is_own: bool,
-    /// `None` if the log is no file.
+    /// `None` if the log is not a file.
     id: Option<FileId>,
 }
 
@@ -80,7 +81,7 @@ impl LogFile {
         Ok(created)
     }
 
-    /// Checks that a database that names no log can begin one in place of this one.
+    /// Checks that a new log can replace this log beside a database that names no log.
     pub(super) fn check_obsolete(
         &self,
         database: Option<&Path>,

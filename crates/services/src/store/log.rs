@@ -9,7 +9,7 @@
 //!       change:             u32 length of the key | u32 length of the value, or FFFFFFFF for a deletion | key | value
 //! ```
 //! Numbers are little-endian. The database names a generation: it lacks the commits of that
-//! generation and of the next, and has all earlier ones. When a part is full, the commits go on in
+//! generation and of the next, and has all earlier ones. When a part is full, commits continue in
 //! the other part with the next generation, while a checkpoint writes the changes of the full part
 //! to the database. A part is used again after the checkpoint that needed it. A sync of the file
 //! makes the entries of both parts durable, so an entry that a sync has made durable has no gap
@@ -38,7 +38,7 @@ const PART: usize = (SIZE - START) / 2;
 const HEAD: usize = 24;
 const DELETION: u32 = u32::MAX;
 
-/// The reason why a log does not fit to a database.
+/// The reason why a log does not fit a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogError {
     Missing,
@@ -79,7 +79,7 @@ pub(super) struct WriteAheadLog {
     /// True for a log of version 1, which is only read.
     is_old: bool,
     generation: u64,
-    /// Offset of the last entry, also if its write or sync has failed.
+    /// Offset of the last entry, even if the entry's write or sync has failed.
     last: usize,
     end: usize,
     is_synced: bool,
@@ -206,7 +206,7 @@ impl WriteAheadLog {
         for change in batch {
             write_change(&mut self.entry, change);
         }
-        // The room limits the length.
+        // The entry fits into a part, so its length fits into a u32.
         let length = (self.entry.len() - HEAD) as u32;
         self.entry[..4].copy_from_slice(&length.to_le_bytes());
         let checksum = checksum(self.id, &self.entry[8..]);
@@ -222,7 +222,7 @@ impl WriteAheadLog {
     /// process replays it.
     pub(super) fn erase_last(&self) {
         let erased = self.file.write(self.last as u64, &[0; HEAD]).and_then(|()| self.file.sync());
-        // Otherwise the next checkpoint makes the entry invalid.
+        // Ignores an error: the next checkpoint makes the entry invalid.
         drop(erased);
     }
 
@@ -426,7 +426,8 @@ mod tests {
         }
         log.restart(3);
         log.append(Revision(1), &change).unwrap();
-        // The second entry of the first generation follows in the file, and has the next revision.
+        // The second entry of the first generation still follows in the file, with the next
+        // revision. It is not replayed.
         assert_eq!(log.replay(3, Revision(0), |_| ()).unwrap(), Ok(Revision(1)));
     }
 

@@ -11,7 +11,7 @@ use super::file::RecordFormat;
 use super::files::write_copy;
 use super::{Durability, RangeVisitor, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
-/// A store in memory. Clones share the records.
+/// A store whose records end with the process. Clones share the records.
 #[derive(Clone)]
 pub struct MemoryStore {
     kind: RecordFormat,

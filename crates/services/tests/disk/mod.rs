@@ -56,11 +56,11 @@ struct Contents {
     room: Option<usize>,
     single_failure: Option<usize>,
     single_failed_read: Option<usize>,
-    /// The file without room.
+    /// The file for which the disk has no room.
     full_file: Option<usize>,
     read: usize,
     locked: [bool; FILES],
-    /// The file whose syncs stop.
+    /// The file whose syncs wait.
     held: Option<usize>,
     stopped_syncs: usize,
     is_expired: bool,
@@ -112,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Lets all waiting syncs go on. Panics if one of them has waited for [`MAX_HOLD`].
+    /// Lets all waiting syncs continue. Panics if one of them has waited for [`MAX_HOLD`].
     pub(crate) fn release_syncs(&self) {
         let mut contents = self.contents();
         assert!(!contents.is_expired, "a thread waited for a stopped sync");
@@ -166,12 +166,12 @@ impl Disk {
         self.contents().full_file = file;
     }
 
-    /// Makes one write, sync or change of length fail, after this number of them.
+    /// Makes one write, sync or change of length fail, after this number of such operations.
     pub(crate) fn fail_once_after(&self, operations: usize) {
         self.contents().single_failure = Some(operations);
     }
 
-    /// Makes one read fail, after this number of reads. `None` ends that.
+    /// Makes one read fail, after this number of reads. `None` cancels the failure.
     pub(crate) fn fail_one_read_after(&self, reads: Option<usize>) {
         self.contents().single_failed_read = reads;
     }

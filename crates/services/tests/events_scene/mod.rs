@@ -167,7 +167,7 @@ pub(crate) fn listening_orb() -> Orb {
     orb
 }
 
-/// Returns the builder of a channel that waits for its consumers, also if the machine pauses.
+/// Returns the builder of a channel that waits for its consumers, even if the machine pauses.
 pub(crate) fn patient_channel() -> EventChannelBuilder {
     EventChannel::builder().miss_policy(MissPolicy { send_timeout: GENEROUS, ..MissPolicy::default() })
 }

@@ -11,9 +11,9 @@ use super::{KIND, Records, apply, fill, read};
 
 /// Number of records of a store.
 const COUNT: u32 = 150;
-/// Size of a value in bytes. With `SMALL` the store fits into the cache of redb, with `LARGE` it
-/// does not.
+/// Size in bytes of values with which the store fits into the cache of redb.
 const SMALL: usize = 10_000;
+/// Size in bytes of values with which the store is larger than the cache of redb.
 const LARGE: usize = 200_000;
 
 fn key(number: u32) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn closed_store(size: usize) -> (Disk, Revision, Records) {
     (disk, revision, records)
 }
 
-/// Reads the records from the key of the hundredth on, and calls `beside` after the first one.
+/// Reads the records from the key 100 on, and calls `beside` after the first record.
 fn read_slowly(store: &dyn Store, beside: impl FnOnce()) -> Result<Records, StoreError> {
     let (mut records, mut beside) = (Records::new(), Some(beside));
     store.visit_from(&key(100), &mut |key, value| {
@@ -168,7 +168,7 @@ fn reader_beside_a_failed_checkpoint_sees_no_later_records() {
         let disk = disk.clone();
         std::thread::spawn(move || {
             disk.wait_for_failed_read();
-            // Time for the reader to begin its wait for the sync.
+            // The pause lets the reader begin its wait for the sync.
             std::thread::sleep(Duration::from_millis(100));
             disk.release_syncs();
         })

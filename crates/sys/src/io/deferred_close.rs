@@ -3,14 +3,14 @@
 
 use std::os::fd::OwnedFd;
 
-/// Queues a descriptor for the closing thread.
+/// Queues a descriptor for the thread `sys/close`, which closes it.
 #[cold]
 pub fn close(passed: OwnedFd) {
     list::push(passed, false);
 }
 
-/// Queues a Unix socket, with the descriptors in its receive queue, for the closing thread. The
-/// caller must have shut down both directions of the socket.
+/// Queues a Unix socket for the thread `sys/close`, which closes the socket and the descriptors in
+/// its receive queue. The caller must have shut down both directions of the socket.
 #[cold]
 pub fn close_with_queued_descriptors(socket: OwnedFd) {
     list::push(socket, true);

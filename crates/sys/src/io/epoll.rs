@@ -29,8 +29,8 @@ impl Interest {
     /// its cause lasts.
     pub const EDGE: Self = Self(libc::EPOLLET as u32);
     /// If several sets watch a descriptor exclusively, an event wakes a thread of the first set, in
-    /// the order of [`Epoll::add`], in which a thread waits. Sets before this one keep the event for
-    /// their next wait, as long as its cause lasts.
+    /// the order of [`Epoll::add`], in which a thread waits. Sets earlier in the order report the
+    /// event at their next wait, if its cause still lasts.
     ///
     /// Combines with `READABLE`, `WRITABLE` and `EDGE`, and only in [`Epoll::add`]: `modify` fails.
     pub const EXCLUSIVE: Self = Self(libc::EPOLLEXCLUSIVE as u32);

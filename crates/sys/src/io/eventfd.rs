@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::syscall;
 
 /// An event descriptor: readable from the first [`notify`](EventFd::notify) until
-/// [`drain`](EventFd::drain).
+/// [`take_notifications`](EventFd::take_notifications).
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
@@ -32,8 +32,8 @@ impl EventFd {
         });
     }
 
-    /// Makes the descriptor unreadable. Returns true if it was readable.
-    pub fn drain(&self) -> bool {
+    /// Makes the descriptor unreadable. Returns true if it had notifications.
+    pub fn take_notifications(&self) -> bool {
         let mut count = 0u64;
         // SAFETY: `count` is 8 writable bytes, the number that the call may write.
         syscall::retry_interrupted(|| unsafe {
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn notifications_collapse_and_are_not_lost() {
         let wake = EventFd::new().unwrap();
-        assert!(!wake.drain());
+        assert!(!wake.take_notifications());
         wake.notify();
         wake.notify();
-        assert!(wake.drain());
-        assert!(!wake.drain());
+        assert!(wake.take_notifications());
+        assert!(!wake.take_notifications());
     }
 }

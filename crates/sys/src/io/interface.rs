@@ -45,7 +45,7 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// A setting of an interface for the work on packets.
+/// A setting of an interface that moves work on packets, as `ethtool -K` changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// The interface computes the checksums of sent packets (`ethtool -K IF tx`).
@@ -55,12 +55,12 @@ pub enum Offload {
     MergedSegments,
 }
 
-/// Turns this setting of the interface `name` on or off.
+/// Turns the setting `offload` of `interface` on or off.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_NET_ADMIN`; `Unsupported` if the interface has no such setting;
 /// `InvalidInput` for an invalid name; any other error that the kernel returns.
-pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> {
+pub fn set_offload(interface: &str, offload: Offload, is_on: bool) -> io::Result<()> {
     /// `struct ethtool_value` of include/uapi/linux/ethtool.h.
     #[repr(C)]
     struct Setting {
@@ -72,7 +72,7 @@ pub fn set_offload(name: &str, offload: Offload, is_on: bool) -> io::Result<()> 
         Offload::MergedSegments => 0x2c, // ETHTOOL_SGRO
     };
     let mut setting = Setting { command, value: u32::from(is_on) };
-    let mut request = request(name)?;
+    let mut request = request(interface)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut setting).cast();
     control(libc::SIOCETHTOOL, &mut request)
 }

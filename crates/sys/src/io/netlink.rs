@@ -12,7 +12,7 @@ use crate::{socket, syscall};
 pub enum NetlinkFamily {
     /// Interfaces, routes and traffic control (rtnetlink(7)).
     Route,
-    /// Families that are looked up by name.
+    /// Families whose number is looked up by name (generic netlink).
     Generic,
 }
 
@@ -125,7 +125,7 @@ fn take_answers(mut received: &[u8], number: u32, answers: &mut Vec<Vec<u8>>) ->
         let body_length = length.checked_sub(HEADER).ok_or_else(invalid)?;
         let body = rest.get(..body_length).ok_or_else(invalid)?;
         received = rest.get(body_length.next_multiple_of(4)..).unwrap_or_default();
-        // This is a late answer to an earlier request.
+        // A late answer to an earlier request is ignored.
         if read_u32_at(header, 8) != Some(number) {
             continue;
         }
@@ -168,8 +168,8 @@ pub fn add_nested(body: &mut Vec<u8>, kind: u16, attributes: &[u8]) {
     add_attribute(body, kind | NLA_F_NESTED, attributes);
 }
 
-/// Returns the value of the first attribute of type `kind`. `None` if there is none, or if that
-/// attribute or an earlier one has an invalid length.
+/// Returns the value of the first attribute of type `kind`. Returns `None` if no attribute has the
+/// type, or if the attribute or an earlier one has an invalid length.
 #[must_use]
 pub fn find_attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {

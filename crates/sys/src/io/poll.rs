@@ -13,17 +13,17 @@ use crate::syscall;
 pub struct Readiness {
     /// Reading was requested and does not block: there are bytes, the end of the stream, or an
     /// error.
-    pub readable: bool,
+    pub is_readable: bool,
     /// Writing was requested and does not block.
-    pub writable: bool,
+    pub is_writable: bool,
     /// Both directions of the connection have ended, or the descriptor has a pending error.
-    pub hung_up: bool,
+    pub is_hung_up: bool,
 }
 
 impl Readiness {
     /// Returns true if at least one field is true.
     pub fn is_ready(self) -> bool {
-        self.readable || self.writable || self.hung_up
+        self.is_readable || self.is_writable || self.is_hung_up
     }
 }
 
@@ -72,9 +72,9 @@ pub fn wait(fd: BorrowedFd<'_>, readable: bool, writable: bool, deadline: Option
             Ok(0) if deadline.is_some_and(|deadline| !deadline.is_past()) => {}
             Ok(_) => {
                 return Ok(Readiness {
-                    readable: entry.revents & libc::POLLIN != 0,
-                    writable: entry.revents & libc::POLLOUT != 0,
-                    hung_up: entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
+                    is_readable: entry.revents & libc::POLLIN != 0,
+                    is_writable: entry.revents & libc::POLLOUT != 0,
+                    is_hung_up: entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -93,17 +93,17 @@ pub fn check_hang_up(fd: BorrowedFd<'_>) -> io::Result<HangUp> {
     // SAFETY: `entry` is one live pollfd and the count says one; `now` outlives the call; a null
     // signal mask changes nothing.
     syscall::retry_interrupted(|| unsafe { libc::ppoll(&mut entry, 1, &raw const now, std::ptr::null()) })?;
-    let both_closed = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
-    Ok(HangUp { read_closed: both_closed || entry.revents & libc::POLLRDHUP != 0, both_closed })
+    let is_both_closed = entry.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
+    Ok(HangUp { is_read_closed: is_both_closed || entry.revents & libc::POLLRDHUP != 0, is_both_closed })
 }
 
 /// The result of [`check_hang_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HangUp {
-    /// No bytes follow those that have arrived.
-    pub read_closed: bool,
+    /// The peer sends no more bytes. Bytes that have arrived can still be read.
+    pub is_read_closed: bool,
     /// Both directions have ended, or the descriptor has a pending error.
-    pub both_closed: bool,
+    pub is_both_closed: bool,
 }
 
 /// Waits until one of two descriptors can be read, `deadline` has passed (`None`: no deadline), or
@@ -135,8 +135,8 @@ pub fn wait_readable_any<const N: usize>(
     let count = N as libc::nfds_t;
     let left = deadline.map(|deadline| clock::timespec(deadline.remaining()));
     let left = left.as_ref().map_or(std::ptr::null(), |left| left as *const libc::timespec);
-    // SAFETY: the count is the length of the live array; `left` is null or points to a timespec that
-    // lives until after the call; a null signal mask changes nothing.
+    // SAFETY: the count is the length of the live array; `left` is null or points to a timespec
+    // that lives until after the call; a null signal mask changes nothing.
     match syscall::once(|| unsafe { libc::ppoll(entries.as_mut_ptr(), count, left, std::ptr::null()) }) {
         Ok(_) => Ok(entries.map(|entry| entry.revents != 0)),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; N]),
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn half_close_and_hang_up_are_distinguished() {
-        use crate::socket::{self, Shutdown};
+        use crate::socket::{self, ShutdownDirection};
         let (near, far) = socket::pair().unwrap();
         assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp::default());
-        socket::shutdown(far.as_fd(), Shutdown::Write).unwrap();
-        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { read_closed: true, both_closed: false });
+        socket::shutdown(far.as_fd(), ShutdownDirection::Write).unwrap();
+        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { is_read_closed: true, is_both_closed: false });
         drop(far);
-        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { read_closed: true, both_closed: true });
+        assert_eq!(check_hang_up(near.as_fd()).unwrap(), HangUp { is_read_closed: true, is_both_closed: true });
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct TunDevice {
     name: String,
 }
 
-/// What is known about the checksum of a packet's TCP segment.
+/// The state of the checksum of a packet's TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketChecksum {
     /// The kernel must verify the checksum.
@@ -82,7 +82,7 @@ impl TunDevice {
     /// Lets the device receive an IP packet. The kernel processes it before the call returns.
     ///
     /// # Errors
-    /// `InvalidInput` if `packet` is no IP packet; `NetworkDown` if the device is down or was
+    /// `InvalidInput` if `packet` is not an IP packet; `NetworkDown` if the device is down or was
     /// removed; any other error that the kernel returns.
     pub fn receive(&self, packet: &[u8], checksum: PacketChecksum) -> io::Result<()> {
         let header = match checksum {

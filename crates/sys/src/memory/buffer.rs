@@ -5,7 +5,8 @@
 //!
 //! Invariant (`window`): `start <= end <= capacity`. The bytes from `start` to `end` have arrived
 //! and are not consumed. All memory is initialised (with zeros or earlier contents), so the spare
-//! capacity is an ordinary slice. In lent memory `end` is the capacity.
+//! capacity is an ordinary slice. In memory that a peer has lent
+//! ([`LentFile`](crate::sealed::LentFile)), `end` is the capacity.
 
 mod region;
 
@@ -27,15 +28,15 @@ use crate::socket::{self, WaitMode};
 pub const MAX_HEAP_BYTES: usize = 64 * 1024;
 const MIN_HEAP_BYTES: usize = 4 * 1024;
 
-/// The memory of a buffer. `octets` is its address; the owner of a reserved range has it too, but
-/// there it is slower to read.
+/// The memory of a buffer. `octets` is the address of its first byte. The owner of a reserved range
+/// also stores the address, but reading it there is slower.
 struct BufferStorage {
     octets: NonNull<u8>,
     length: usize,
     owner: StorageOwner,
 }
 
-/// An owner of lent memory, which gives it back when it is dropped.
+/// An owner of lent memory. Its drop releases the memory.
 #[cfg(not(loom))]
 trait LentOwner {}
 
@@ -45,8 +46,9 @@ impl LentOwner for LentMessage {}
 enum StorageOwner {
     Heap,
     Reserved(MappedRegion),
-    /// Memory that this process cannot change. The buffer ends with it, and has no spare capacity.
-    /// The owner has no type here, so that programs that lend nothing contain none of its code.
+    /// Memory that ends with lent bytes, which this process cannot change. The buffer has no spare
+    /// capacity. The owner is a trait object, so that programs that lend nothing contain none of
+    /// its code.
     #[cfg(not(loom))]
     Lent(#[expect(dead_code, reason = "its drop gives the memory back")] Box<dyn LentOwner>),
 }
@@ -131,8 +133,8 @@ impl Buffer {
         Self { memory: BufferStorage::heap(Box::default()), start: 0, end: 0 }
     }
 
-    /// Creates a buffer with the bytes of a message that ends in lent memory. It has no spare
-    /// capacity. When its bytes are discarded, it gives the memory back.
+    /// Creates a buffer with the bytes of a message that ends in lent memory. The buffer has no
+    /// spare capacity. It releases the memory when its bytes are discarded.
     #[cfg(not(loom))]
     pub(crate) fn over_lent(message: LentMessage) -> Self {
         let (octets, length) = message.bytes();
@@ -297,7 +299,7 @@ impl Buffer {
         self.end = 0;
     }
 
-    /// Notes how much of reserved memory was touched. Gives lent memory back.
+    /// Releases lent memory. For a reserved range, records how many of its bytes were touched.
     #[cold]
     #[inline(never)]
     fn release(&mut self) {

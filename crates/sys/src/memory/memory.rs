@@ -18,7 +18,7 @@ pub fn lock_all_pages() -> io::Result<()> {
     Ok(())
 }
 
-/// Starts to fetch memory into the processor's caches, and does not wait for it. Has no effect on
+/// Starts to fetch memory into the processor's caches, and returns at once. Has no effect on
 /// processors other than x86-64.
 #[inline]
 pub fn prefetch(octets: &[u8]) {

@@ -1,7 +1,7 @@
 //! Memory that no process can change any more, which processes pass to one another without a copy.
 //!
-//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal) makes
-//! the file's bytes and size final: the kernel then refuses every way to change them, to all
+//! A program fills a [`SealableBuffer`], a file without a name. [`seal`](SealableBuffer::seal)
+//! makes the file's bytes and size final: the kernel then refuses every way to change them, to all
 //! processes and for ever. So a process may hold plain references to the bytes of a file that a
 //! peer passed, once it has checked the seals ([`SealedFile::open`]).
 //!
@@ -55,7 +55,7 @@ impl SealedFile {
     ///
     /// # Errors
     /// `InvalidData` if the file's bytes or its size could change, if it has another size, or if it
-    /// has bytes without memory. The closing thread then closes the descriptor.
+    /// has bytes without memory. The thread of [`deferred_close`] then closes the descriptor.
     pub fn open(passed: OwnedFd, length: usize) -> io::Result<Arc<Self>> {
         match check(passed.as_fd(), length) {
             Ok(()) => Ok(Self::new(passed, length)),
@@ -69,7 +69,7 @@ impl SealedFile {
     /// Returns the file of which `octets` are the first bytes, if this process has mapped it as
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
-    pub fn of(octets: &[u8]) -> Option<Arc<Self>> {
+    pub fn containing(octets: &[u8]) -> Option<Arc<Self>> {
         // Relaxed: a thread that has octets of a mapped file has seen its entry.
         if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
             return None;
@@ -84,7 +84,8 @@ impl SealedFile {
         self.length
     }
 
-    /// Returns a number that no other file of this process has, also after the file's end.
+    /// Returns a number that no other file of this process ever has, even after this file is
+    /// closed.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -163,7 +164,8 @@ impl AddressRange {
     /// Replaces the bytes from `offset` on by the file's bytes, which can then only be read.
     fn map_read_only(&mut self, offset: usize, fd: BorrowedFd<'_>) -> io::Result<()> {
         assert!(offset <= self.length && offset.is_multiple_of(page_size()));
-        // A private mapping, because kernels before 6.7 refuse shared mappings of sealed files.
+        // The mapping is private, because kernels before 6.7 refuse shared mappings of sealed
+        // files.
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
         // SAFETY: the replaced range lies in this value, and `&mut self` excludes references to it.
         syscall::once(|| unsafe {
@@ -199,7 +201,8 @@ struct MappedFile {
 }
 
 impl MappedFile {
-    /// The caller has mapped the whole file in `range`, read-only, from offset `head` on.
+    /// Registers the mapping in [`MAPPED`]. The caller has mapped the whole file in `range`,
+    /// read-only, from offset `head` on.
     fn register(range: AddressRange, head: usize, file: Arc<SealedFile>) -> Self {
         let mapped = MappedFile { range, head, file };
         MAPPED_COUNT.fetch_add(1, Ordering::Relaxed);
@@ -243,7 +246,8 @@ impl SealableBuffer {
             // SAFETY: the name is a constant, NUL-terminated string.
             syscall::once(|| unsafe { libc::memfd_create(c"corelane-lent".as_ptr(), flags) })
         };
-        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it.
+        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it,
+        // so it is tried first.
         let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
         // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -258,8 +262,8 @@ impl SealableBuffer {
     /// Makes the bytes final.
     ///
     /// # Errors
-    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has not
-    /// ended; another error if the process may have no further mapping.
+    /// `ResourceBusy` if the kernel still uses a page for input, as after a system call that has
+    /// not ended; another error if the process may have no further mapping.
     pub fn seal(mut self) -> io::Result<SealedOctets> {
         // The kernel seals a file against writing only while nothing maps it writable.
         self.range.map_read_only(0, self.fd.as_fd())?;
@@ -298,8 +302,8 @@ pub struct SealedOctets(MappedFile);
 
 impl AsRef<[u8]> for SealedOctets {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is sealed,
-        // so no process changes its bytes.
+        // SAFETY: the mapping has the file's length and lives as long as `self`. The file is
+        // sealed, so no process changes its bytes.
         unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.file.length) }
     }
 }
@@ -341,8 +345,8 @@ impl LentFile {
         self.0.file.length
     }
 
-    /// Returns a buffer with the bytes of both slices of `head` and then the first `length` bytes of
-    /// the file, of which none is copied.
+    /// Returns a buffer with the bytes of both slices of `head`, then the first `length` bytes of
+    /// the file. The bytes of the file are not copied.
     ///
     /// # Errors
     /// `InvalidInput` if the head has more than [`MAX_HEAD`](Self::MAX_HEAD) bytes or the file has
@@ -382,7 +386,8 @@ impl fmt::Debug for LentFile {
     }
 }
 
-/// Bytes of a message, the last of which are a sealed file's. The drop gives the mapping back.
+/// The bytes of a message that ends with the bytes of a sealed file. The drop returns the mapping
+/// to the [`LentFile`].
 pub(crate) struct LentMessage {
     start: NonNull<u8>,
     length: usize,
@@ -491,7 +496,7 @@ mod tests {
         assert!(message.as_ptr().addr() + 6 == message[6..].as_ptr().addr().next_multiple_of(page_size()));
         assert!(message.spare_capacity().is_empty());
         assert_eq!((message.capacity(), message.committed_bytes()), (9_006, 9_006));
-        assert_eq!(SealedFile::of(&message[6..]).unwrap().id(), lent.0.file.id);
+        assert_eq!(SealedFile::containing(&message[6..]).unwrap().id(), lent.0.file.id);
         // A second message gets another mapping while the first one exists, and later the same one.
         let other = lent.message([b"", b"second"], 10_000).unwrap();
         assert!(other[6..] == *octets.as_ref() && message[..6] == *b"header");
@@ -551,7 +556,7 @@ mod tests {
     fn only_the_first_bytes_of_a_file_are_found() {
         let octets = sealed(10_000);
         let all = octets.as_ref();
-        let id = |part: &[u8]| SealedFile::of(part).map(|file| file.id());
+        let id = |part: &[u8]| SealedFile::containing(part).map(|file| file.id());
         let own = Some(octets.0.file.id());
         assert_eq!((id(all), id(&all[..1]), id(&all[1..]), id(&[0; 10])), (own, own, None, None));
         assert_eq!(SealableBuffer::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);

@@ -20,7 +20,8 @@ pub fn now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of the kernel's last clock tick, which is at most [`max_coarse_lag`] ago.
+/// Returns the time of the kernel's last clock tick. The tick is at most [`max_coarse_lag`] ago,
+/// unless the kernel itself is late.
 #[inline]
 pub fn coarse_now() -> Monotonic {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -30,7 +31,7 @@ pub fn coarse_now() -> Monotonic {
     Monotonic((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Returns the time of two clock ticks, the maximum lag of [`coarse_now`].
+/// Returns the time of two clock ticks, the maximum lag of [`coarse_now`] while ticks are on time.
 #[cold]
 pub fn max_coarse_lag() -> Duration {
     static TICK: OnceLock<Duration> = OnceLock::new();

@@ -29,10 +29,10 @@ pub struct Counters {
     pub bursts: u64,
     /// Heap allocations and reallocations; counted only where the counting allocator is installed.
     pub allocations: u64,
-    /// Bytes of heap allocations, and of reallocations with their whole new size; counted only
+    /// Bytes allocated on the heap, including the whole new size of reallocations; counted only
     /// where the counting allocator is installed.
     pub allocated_bytes: u64,
-    /// Bytes freed, and of reallocations the whole old size; counted only where the counting
+    /// Bytes freed, including the whole old size of reallocations; counted only where the counting
     /// allocator is installed.
     pub freed_bytes: u64,
 }
@@ -90,8 +90,8 @@ thread_local! {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    /// False until totals are requested, because they take atomic instructions, which benchmarks
-    /// count.
+    /// False until totals are requested. Counting totals takes atomic instructions, which
+    /// benchmarks would count.
     pub(super) static WANTED: AtomicBool = AtomicBool::new(false);
 
     pub(super) struct Totals {

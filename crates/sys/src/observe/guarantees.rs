@@ -109,7 +109,7 @@ impl Guarantee {
         "Boot with clocksource=tsc (and tsc=reliable) if the processor has a constant time-stamp counter.",
         clock_source,
     );
-    /// Some cores are isolated.
+    /// The kernel keeps some cores free of threads that are not bound to them.
     pub const ISOLATED_CORES: Guarantee = Guarantee::new(
         "isolated-cores",
         "Some cores run only the threads that are bound to them.",
@@ -164,9 +164,9 @@ impl Guarantee {
         Guarantee::PANIC_ISOLATION,
     ];
 
-    /// Creates a guarantee with a stable `name`. `property` is a sentence that states it, and
-    /// `remedy` a sentence that says how to change the machine so that it holds. `check` returns
-    /// the state and its finding, and makes no lasting change.
+    /// Creates a guarantee with a stable `name`. `property` is a sentence that states the
+    /// guarantee. `remedy` is a sentence that says how to change the machine so that the guarantee
+    /// is met. `check` returns the state and its finding, and makes no lasting change.
     #[must_use]
     pub const fn new(
         name: &'static str,

@@ -10,7 +10,7 @@ use crate::{socket, syscall};
 /// A version of Linux: major and minor number.
 pub type KernelRelease = (u32, u32);
 
-/// The oldest version that has all features without a fall-back.
+/// The oldest version that has every feature for which this crate has no fall-back.
 pub const OLDEST_SUPPORTED: KernelRelease = (4, 4);
 
 /// A kernel feature that versions before a certain one do not have.
@@ -143,7 +143,7 @@ pub enum RefusedRequest {
 }
 
 /// Makes the kernel refuse a request of the calling thread, and of threads and programs that it
-/// starts after the call. It cannot be undone.
+/// starts after the call. The refusal cannot be undone.
 ///
 /// # Errors
 /// The errors of [`emulate`].
@@ -171,7 +171,7 @@ fn program_start() -> io::Result<Vec<libc::sock_filter>> {
     Ok(vec![load(ARCHITECTURE_AT), jump(libc::BPF_JEQ, architecture()?, 1, 0), answer(libc::SECCOMP_RET_ALLOW)])
 }
 
-/// Installs a filter that permits what `program` does not answer.
+/// Installs `program` as a filter that permits all calls for which `program` has no answer.
 fn install(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -76,9 +76,8 @@ struct TracedThread {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceState {
-    /// The thread is stopped before its next instruction. When it continues, it gets `signal`,
-    /// unless that is 0. `known` is false if the kernel may first repeat an interrupted system
-    /// call.
+    /// The thread is stopped before its next instruction. When it continues, it gets `signal`; 0
+    /// means none. `known` is false if the kernel may first repeat an interrupted system call.
     Stopped {
         signal: libc::c_int,
         known: bool,
@@ -204,7 +203,8 @@ impl TracedThread {
             self.state = TraceState::InKernel;
             trace(libc::PTRACE_SINGLESTEP as _, self.id, 0, signal as usize)?;
             if !known || self.kind == InstructionKind::SystemCall {
-                // A thread that is in a long system call loses the rest of its turn.
+                // A thread in a long system call makes no further steps in this call of `run`, so
+                // that the other threads can run.
                 if !self.handle_stop(kinds, libc::WNOHANG)? {
                     break;
                 }
@@ -247,8 +247,9 @@ impl TracedThread {
             }
             Err(error) => return Err(error),
         };
-        // An unchanged address is no completed instruction: a repeated instruction (REP prefix)
-        // stops after each repetition, and a signal can come before the instruction has run.
+        // An unchanged address means that the instruction is not complete: a repeated instruction
+        // (REP prefix) stops after each repetition, and a signal can come before the instruction
+        // has run.
         if stepped && at != self.at {
             self.counts.instructions += 1;
             match self.kind {

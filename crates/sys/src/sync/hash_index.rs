@@ -26,7 +26,7 @@ pub const MAX_SLOT: u32 = u32::MAX - 2;
 
 #[cfg(not(loom))]
 type HashKeys = std::hash::RandomState;
-/// Fixed hash keys of models, which must run in the same way each time.
+/// Fixed hash keys for `loom` models, which must run in the same way each time.
 #[cfg(loom)]
 type HashKeys = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 

@@ -57,7 +57,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Returns the value.
+    /// Consumes the mutex and returns its value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

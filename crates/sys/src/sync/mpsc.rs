@@ -198,10 +198,10 @@ impl<T> Mailbox<T> {
         self.queue.pop()
     }
 
-    /// Makes the descriptor unreadable. A receiver calls this after the descriptor has become
-    /// readable.
+    /// Makes the descriptor unreadable. A receiver calls this function after the descriptor has
+    /// become readable.
     pub fn clear_readiness(&self) {
-        self.wake.drain();
+        self.wake.take_notifications();
     }
 
     /// Takes the oldest value, or waits for a value until `deadline` (`None`: for ever). Returns
@@ -217,7 +217,7 @@ impl<T> Mailbox<T> {
             if !poll::wait_readable(self.wake.as_fd(), deadline)? {
                 return Ok(None);
             }
-            self.wake.drain();
+            self.wake.take_notifications();
         }
     }
 
@@ -383,7 +383,7 @@ mod models {
             let early = mailbox.receive_or_announce_sleep();
             sender.join().unwrap();
             if early.is_none() {
-                assert!(mailbox.wake.drain(), "expected that the sender made the descriptor readable");
+                assert!(mailbox.wake.take_notifications(), "expected that the sender made the descriptor readable");
                 assert!(mailbox.receive().is_some());
             }
         });

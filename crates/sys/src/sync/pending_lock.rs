@@ -6,7 +6,7 @@
 //! [leaves](PendingLockGuard::leave).
 //!
 //! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a
-//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) it.
+//! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::try_release_kept) it.
 //!
 //! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
 //! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
@@ -21,7 +21,7 @@ const HELD: u32 = 1;
 const PENDING: u32 = 2;
 const KEPT: u32 = 3;
 
-/// A value that one thread at a time uses.
+/// A try-lock around a value that one thread at a time uses.
 #[derive(Debug)]
 pub struct PendingLock<T> {
     state: AtomicU32,
@@ -37,7 +37,7 @@ unsafe impl<T: Send> Send for PendingLock<T> {}
 /// A guard that holds the lock until [`leave`](Self::leave) succeeds,
 /// [`keep_locked`](Self::keep_locked) is called, or the guard is dropped.
 ///
-/// A drop discards the pending flag, as does `keep`.
+/// A drop discards the pending flag, as `keep_locked` does.
 #[must_use = "the lock is released at once"]
 #[derive(Debug)]
 pub struct PendingLockGuard<'a, T> {
@@ -74,18 +74,18 @@ impl<T> PendingLock<T> {
 }
 
 impl<T> PendingLock<T> {
-    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because it
-    /// may change at once.
+    /// Returns true if a thread holds the lock or the lock is kept. The result is a hint, because
+    /// it may change at once.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }
 
     /// Takes a lock that a guard has left locked ([`PendingLockGuard::keep_locked`]). Returns
-    /// `None` if no guard has.
+    /// `None` if the lock is not kept.
     #[inline]
     pub fn resume_kept(&self) -> Option<PendingLockGuard<'_, T>> {
-        // Acquire: pairs with the release in `keep`.
+        // Acquire: pairs with the release in `keep_locked`.
         let taken = self.state.compare_exchange(KEPT, HELD, Ordering::Acquire, Ordering::Relaxed);
         // The guard is made only on success, because its drop would free the lock.
         taken.is_ok().then(|| PendingLockGuard { lock: self })
@@ -93,7 +93,7 @@ impl<T> PendingLock<T> {
 
     /// Frees a kept lock. Returns false if the lock is not kept. The caller must check for arrivals
     /// afterwards, because threads that found the lock kept have left no flag.
-    pub fn release(&self) -> bool {
+    pub fn try_release_kept(&self) -> bool {
         // Acquire and release: the next `try_enter` sees the writes of the thread that kept the
         // lock.
         self.state.compare_exchange(KEPT, FREE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -109,7 +109,7 @@ impl<'a, T> PendingLockGuard<'a, T> {
         self.lock.value.with_mut(|value| work(unsafe { &mut *value }))
     }
 
-    /// Releases the lock if the pending flag is not set. If it is set, clears the flag and returns
+    /// Releases the lock if the pending flag is not set. If the flag is set, clears it and returns
     /// the guard; the caller must then check for arrivals again.
     ///
     /// # Errors
@@ -133,11 +133,11 @@ impl<'a, T> PendingLockGuard<'a, T> {
 
 impl<T> PendingLockGuard<'_, T> {
     /// Gives up the guard without freeing the lock, and discards the pending flag. No thread enters
-    /// until a thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::release) the
-    /// lock.
+    /// until a thread [resumes](PendingLock::resume_kept) or
+    /// [releases](PendingLock::try_release_kept) the lock.
     #[inline]
     pub fn keep_locked(self) {
-        // Release: pairs with the acquire in `resume` and in `release`.
+        // Release: pairs with the acquire in `resume_kept` and in `release`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn kept_lock_admits_only_the_thread_that_resumes_it() {
         let lock = PendingLock::new(0);
-        assert!(lock.resume_kept().is_none() && !lock.release());
+        assert!(lock.resume_kept().is_none() && !lock.try_release_kept());
         let held = lock.try_enter().unwrap();
         assert!(lock.resume_kept().is_none() && lock.try_enter().is_none());
         held.keep_locked();
@@ -184,7 +184,7 @@ mod tests {
         assert!(lock.resume_kept().is_none());
         resumed.leave().unwrap();
         lock.try_enter().unwrap().keep_locked();
-        assert!(lock.release());
+        assert!(lock.try_release_kept());
         assert_eq!(lock.try_enter().unwrap().with(|value| *value), 1);
     }
 }
@@ -243,7 +243,7 @@ mod models {
                 let mut guard = resuming.0.resume_kept().unwrap();
                 guard.with(|seen| *seen += 0);
                 guard.keep_locked();
-                assert!(resuming.0.release());
+                assert!(resuming.0.try_release_kept());
                 read(&resuming);
             });
             shared.1.fetch_add(1, Ordering::Release);

@@ -17,7 +17,7 @@
 //!   the word, so no waiter is forgotten.
 //!
 //! Before Linux 5.14 the lock uses `FUTEX_LOCK_PI`, whose deadlines are times of the wall clock.
-//! The module [`guarantees`](crate::guarantees) reports this.
+//! The module [`guarantees`](crate::guarantees) reports such kernels.
 
 use std::fmt;
 use std::io;

@@ -80,8 +80,8 @@ impl<T> RcuCell<T> {
     }
 }
 
-/// Removes and returns the versions without readers. A reader of a replaced version is a counted
-/// owner of it.
+/// Removes and returns the versions without readers. A reader of a replaced version holds a counted
+/// reference, so a count of 1 means that it has no reader.
 fn take_unreferenced<T>(replaced: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
     replaced.extract_if(.., |version| Arc::strong_count(version) == 1).collect()
 }

@@ -60,7 +60,7 @@ use crate::clock::Monotonic;
 use crate::event_count::EventCount;
 use crate::lock::LockScope;
 
-// Models use a plain lock, because a model runs all its threads on one kernel thread.
+// `loom` models use a plain lock, because a model runs all its threads on one kernel thread.
 #[cfg(loom)]
 use crate::lock::Mutex as WriterLock;
 #[cfg(not(loom))]
@@ -161,7 +161,8 @@ impl<T> GenerationalSlab<T> {
     /// Creates a table with a callback for deferred retirements.
     ///
     /// The callback gets index, generation and value of each entry whose retirement was
-    /// [deferred](RetireResult::Deferred), on the thread of its last user. It may use the table.
+    /// [deferred](RetireResult::Deferred), on the thread of its last user. The callback may use the
+    /// table.
     pub fn with_callback(
         name: &'static str,
         scope: LockScope,
@@ -402,7 +403,7 @@ impl<T> GenerationalSlab<T> {
     }
 
     /// Takes the value out of a retired slot, unless another thread has done so. Only a thread that
-    /// saw a count of zero under RETIRED in this generation may call this.
+    /// saw a count of zero under RETIRED in this generation may call this function.
     fn claim(slot: &SlabSlot<T>, generation: u32) -> Option<T> {
         let mut seen = slot.word.load(Ordering::Relaxed);
         loop {
@@ -483,8 +484,8 @@ impl<T> GenerationalSlab<T> {
         // SAFETY: the slot is vacant and off the list, and this thread holds the writer's lock, so
         // no other thread accesses the contents. A link is overwritten, which needs no drop.
         slot.contents.with_mut(|contents| unsafe { (*contents).value = ManuallyDrop::new(value) });
-        // Only an inserter with the lock changes the flags of a vacant slot, so the addition leaves
-        // the count alone.
+        // Only an inserter with the lock changes the flags of a vacant slot, so the addition below
+        // changes the generation and the flags, but not the count.
         let old = slot.word.load(Ordering::Relaxed) & !COUNT;
         // The addition cannot overflow: slots of the last generation are not on the free list.
         let generation = generation_of(old) + 1;

@@ -1,12 +1,12 @@
 //! A flag that prevents needless wake-ups of threads that share a list of work. While a woken
 //! thread has not checked the list, no second thread is woken.
 //!
-//! After a thread has put work on the list, it calls [`WakeFlag::raise`], and wakes another thread
-//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. If it
-//! leaves work on the list, it raises the flag again.
+//! After a thread has put work on the list, it calls [`WakeFlag::try_raise`], and wakes another thread
+//! if the result is true. A woken thread calls [`WakeFlag::clear`] before it checks the list. A
+//! thread that leaves work on the list raises the flag again.
 //!
-//! Memory order: `raise` and `clear` are sequentially consistent swaps. If `raise` returns false,
-//! the thread that clears the flag next sees the work.
+//! Memory order: `try_raise` and `clear` are sequentially consistent swaps. If `try_raise` returns
+//! false, the thread that clears the flag next sees the work.
 
 use crate::shim::{AtomicBool, Ordering, const_unless_loom};
 
@@ -25,7 +25,7 @@ impl WakeFlag {
     /// Raises the flag. Before the call the caller must have put work on the list. Returns true if
     /// the caller must wake a thread.
     #[inline]
-    pub fn raise(&self) -> bool {
+    pub fn try_raise(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
 
@@ -49,9 +49,9 @@ mod tests {
     #[test]
     fn raise_wakes_once_until_cleared() {
         let flag = WakeFlag::new();
-        assert!(flag.raise() && !flag.raise());
+        assert!(flag.try_raise() && !flag.try_raise());
         flag.clear();
-        assert!(flag.raise());
+        assert!(flag.try_raise());
     }
 }
 
@@ -109,7 +109,7 @@ mod models {
         }
 
         fn wake_one(&self) {
-            if self.flag.raise() {
+            if self.flag.try_raise() {
                 self.notify();
             }
         }

@@ -106,7 +106,8 @@ impl ThreadBuilder {
             if let Some(cores) = preferred {
                 let _ = set_affinity(None, &cores);
             }
-            // A panic before the report would leave the spawning thread waiting for ever.
+            // A panic before the report would leave the spawning thread waiting for ever, so the
+            // thread only sets its properties before it.
             let prepared = prepare(affinity, scheduling);
             let _ = report.set(prepared.is_ok());
             drop(report);
@@ -135,7 +136,8 @@ fn prepare(affinity: Option<CpuSet>, scheduling: Option<Scheduling>) -> io::Resu
         && !matches!(self::scheduling(None), Ok(found) if found == wanted)
     {
         match set_scheduling(None, wanted) {
-            // The system may forbid a thread of class SCHED_IDLE to leave this class.
+            // The system may forbid a thread of class SCHED_IDLE to leave this class, which is not
+            // an error here.
             Err(error) if wanted == Scheduling::Other && error.kind() == io::ErrorKind::PermissionDenied => {}
             set => set?,
         }

@@ -1,8 +1,8 @@
 //! Burst mode of a group of threads: one thread works alone, another supervises it, and the other
 //! threads sleep.
 //!
-//! A thread that would work faster alone calls [`BurstCoordinator::request`] with the *subject* of
-//! the burst, a number that the caller chooses. The next thread that calls
+//! A thread that would work faster alone calls [`BurstCoordinator::try_request`] with the *subject*
+//! of the burst, a number that the caller chooses. The next thread that calls
 //! [`sleep_or_supervise`](BurstCoordinator::sleep_or_supervise) becomes the *supervisor*. The
 //! supervisor begins the burst, checks periodically whether the burst should continue, and ends it.
 //! Other threads that call `sleep_or_supervise` sleep until the end.
@@ -26,7 +26,8 @@ pub const NO_BURST: u64 = u64::MAX;
 /// The roles of a group's threads, as the module describes them.
 #[derive(Debug)]
 pub struct BurstCoordinator {
-    /// Only the supervisor and [`shut_down`](Self::shut_down) change it.
+    /// The subject of the present burst, or [`NO_BURST`]. Only the supervisor and
+    /// [`shut_down`](Self::shut_down) change it.
     subject: AtomicU64,
     requested: AtomicU64,
     has_supervisor: Mutex<bool>,
@@ -71,7 +72,7 @@ impl BurstCoordinator {
 
     /// Requests a burst in which the calling thread works alone on `subject`. Returns false if an
     /// earlier request has no supervisor yet.
-    pub fn request(&self, subject: u64) -> bool {
+    pub fn try_request(&self, subject: u64) -> bool {
         self.requested.compare_exchange(NO_BURST, subject, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -111,7 +112,7 @@ impl BurstCoordinator {
         self.burst_over.wait_until(watched, Some(Monotonic::now() + tick)).0
     }
 
-    /// In a model a tick lasts for any time.
+    /// In a `loom` model a tick may end at any time.
     #[cfg(loom)]
     fn wait_tick<'a>(&'a self, _: Duration, supervisor: MutexGuard<'a, bool>) -> MutexGuard<'a, bool> {
         drop(supervisor);
@@ -121,8 +122,8 @@ impl BurstCoordinator {
     /// Ends the group: the burst is over, and every sleeping thread returns.
     #[cold]
     pub fn shut_down(&self) {
-        // The supervisor checks `subject` under this lock before it waits, so it must change under
-        // the lock.
+        // The supervisor checks `subject` under this lock before it waits, so `subject` must change
+        // under the lock.
         let watched = self.has_supervisor.lock();
         self.requested.store(NO_BURST, Ordering::Relaxed);
         self.subject.store(NO_BURST, Ordering::Release);
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn requested_burst_is_supervised_until_its_check_fails() {
         let roles = BurstCoordinator::new();
-        assert!(roles.request(7));
+        assert!(roles.try_request(7));
         assert!(roles.is_active() && roles.is_requested_for(7) && !roles.is_burst_for(7));
         let (before, mut looks) = (counters::snapshot().bursts, 0);
         let watched = roles.sleep_or_supervise(Duration::from_micros(10), || {
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn shut_down_ends_the_burst() {
         let roles = BurstCoordinator::new();
-        assert!(roles.request(7));
+        assert!(roles.try_request(7));
         std::thread::scope(|scope| {
             let watch = scope.spawn(|| roles.sleep_or_supervise(Duration::from_secs(3600), || true));
             while !roles.is_burst_for(7) {
@@ -192,7 +193,7 @@ mod models {
     fn requesting_thread_sees_its_burst() {
         explore(|| {
             let shared = Arc::new((BurstCoordinator::new(), AtomicBool::new(false)));
-            assert!(shared.0.request(CONNECTION));
+            assert!(shared.0.try_request(CONNECTION));
             let other = Arc::clone(&shared);
             let watch = thread::spawn(move || {
                 other.0.sleep_or_supervise(TICK, || {
@@ -213,7 +214,7 @@ mod models {
     fn group_end_wakes_sleepers_and_admits_one_supervisor() {
         explore(|| {
             let shared = Arc::new((BurstCoordinator::new(), AtomicBool::new(false)));
-            assert!(shared.0.request(CONNECTION));
+            assert!(shared.0.try_request(CONNECTION));
             let threads = [(); 2].map(|()| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
@@ -275,7 +276,7 @@ mod models {
         }
 
         fn wake_one(&self) {
-            if self.wake_flag.raise() {
+            if self.wake_flag.try_raise() {
                 self.wake();
             }
         }
@@ -333,7 +334,7 @@ mod models {
             }
             if !self.roles.is_active() {
                 *runs = true;
-                self.roles.request(CONNECTION);
+                self.roles.try_request(CONNECTION);
             }
             false
         }

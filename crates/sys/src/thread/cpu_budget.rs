@@ -5,7 +5,7 @@
 //! processor clock of the budget's thread, and lowers the thread if nothing is left of the budget.
 //! Otherwise it sets the timer again for the rest, at least [`MIN_CHECK_INTERVAL`]. So a thread is
 //! never lowered early. A thread that waits within its budget costs the monitor a wake-up each time
-//! the rest has passed.
+//! the rest of the budget has passed.
 //!
 //! The monitor lowers a thread only under the lock of the thread's budget, and the thread takes
 //! this lock to end the budget. So the monitor never lowers a thread after the budget's end.
@@ -25,8 +25,8 @@ use crate::usage::{ThreadClock, thread_time};
 /// The shortest time between two checks of one budget, unless the budget is restarted between them.
 pub const MIN_CHECK_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Returns the signal of the timers. It disturbs no other use of the number: a timer signals the
-/// monitor's thread alone, which blocks the signal.
+/// Returns the signal of the timers. Other uses of the signal are not disturbed: a timer signals
+/// the monitor's thread alone, which blocks the signal.
 fn signal() -> libc::c_int {
     libc::SIGRTMAX() - 1
 }
@@ -126,14 +126,14 @@ pub struct CpuBudgets(Arc<CpuMonitorShared>);
 
 impl CpuBudgets {
     /// Sets the scheduling of a thread. If the thread's budget is used up, changes nothing: the
-    /// thread keeps the lower scheduling, and the caller sets the scheduling again when the budget
-    /// has ended.
+    /// thread keeps the lower scheduling, and the caller must set the scheduling again when the
+    /// budget has ended.
     ///
     /// # Errors
     /// If the kernel refuses the scheduling.
     pub fn set_scheduling(&self, thread: Tid, to: Scheduling) -> io::Result<()> {
         let own = self.0.budgets.lock().iter().filter_map(Weak::upgrade).find(|budget| budget.owner == thread);
-        // Under this lock the monitor does not lower the thread.
+        // While this thread holds the lock, the monitor does not lower the thread of the budget.
         let inner = own.as_ref().map(|budget| budget.inner.lock());
         if inner.as_ref().is_some_and(|inner| inner.lowered.is_some()) {
             return Ok(());
@@ -222,10 +222,10 @@ pub struct CpuBudget {
 pub enum BudgetOutcome {
     /// No budget was running, or the budget was used up and the kernel refused to lower the thread.
     NotStarted,
-    /// The budget was not used up. The values are the unused time, and the scheduling that the
-    /// thread would have got at the end of the budget.
+    /// The budget was not used up. The values are the unused time, and the scheduling that
+    /// [`CpuBudget::restart`] set for the end of the budget.
     Unused(Duration, Scheduling),
-    /// The budget was used up. The value is the scheduling that the thread has got.
+    /// The budget was used up. The value is the scheduling to which the thread was lowered.
     Exhausted(Scheduling),
 }
 
@@ -319,7 +319,7 @@ mod tests {
             );
             spin(Duration::from_millis(60), || false);
             assert_eq!(scheduling(None).unwrap(), Scheduling::Fifo(5));
-            // A budget of which a part is left after a wait is checked again.
+            // After a wait a part of the budget is left, so the monitor checks the budget again.
             budget.restart(time, Scheduling::Fifo(2));
             std::thread::sleep(3 * time);
             let used = spin(Duration::from_secs(2), is_low);

@@ -2,8 +2,8 @@
 //! thread marks its slot idle before it waits for work, and busy when it has work. Another thread
 //! that needs an idle thread claims the slot. The idle thread finds the claim when it marks the
 //! slot busy. The thread that takes the last idle thread out of its idle state notifies the
-//! *overload thread* of the group. While the overload thread monitors the group, it is also
-//! notified when a thread becomes idle again.
+//! *overload thread* of the group, which does the work that finds no idle thread. While the
+//! overload thread monitors the group, it is also notified when a thread becomes idle again.
 //!
 //! Comments in the code refer to two rules:
 //!
@@ -30,6 +30,15 @@ pub struct IdleSlot(AtomicU32);
 pub struct IdleThreads {
     idle: AtomicUsize,
     is_monitored: AtomicBool,
+}
+
+/// The result of [`IdleThreads::mark_idle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkIdleResult {
+    /// The overload thread does not wait for an idle thread.
+    NotMonitored,
+    /// The overload thread waits for an idle thread: the caller must notify it.
+    Monitored,
 }
 
 /// The outcome of [`IdleThreads::mark_busy`].
@@ -59,7 +68,7 @@ impl IdleSlot {
 
     /// Makes a claimed thread busy again, after it has done the work of the claim.
     pub fn release(&self) {
-        // No other thread changes a claimed slot.
+        // No other thread changes a claimed slot, so a store suffices.
         self.0.store(BUSY, Ordering::Release);
     }
 }
@@ -78,16 +87,17 @@ impl IdleThreads {
     }
 
     /// Marks the calling thread idle. The caller must then check for work once more before it
-    /// waits. Returns true if the caller must notify the overload thread.
+    /// waits.
     #[must_use = "the overload thread may wait for this thread"]
-    pub fn mark_idle(&self, slot: &IdleSlot) -> bool {
-        // If another thread finds the slot idle, the count includes the slot's thread.
+    pub fn mark_idle(&self, slot: &IdleSlot) -> MarkIdleResult {
+        // The count increases before the slot is idle, so it includes every thread that can be
+        // claimed.
         self.idle.fetch_add(1, Ordering::SeqCst);
         // Release: pairs with `try_claim` (rule `slot`).
         slot.0.store(IDLE, Ordering::Release);
         // Pairs with `set_monitored` and `has_idle` (rule `monitor`).
         fence(Ordering::SeqCst);
-        self.is_monitored.load(Ordering::Relaxed)
+        if self.is_monitored.load(Ordering::Relaxed) { MarkIdleResult::Monitored } else { MarkIdleResult::NotMonitored }
     }
 
     /// Marks the calling, idle thread busy, because it has found work.
@@ -133,14 +143,16 @@ mod tests {
     fn idle_thread_is_claimed_once() {
         let (roster, one, two) = (IdleThreads::new(), IdleSlot::new(), IdleSlot::new());
         assert!(!roster.has_idle() && roster.try_claim(&one).is_none());
-        assert!(!roster.mark_idle(&one) && !roster.mark_idle(&two) && roster.has_idle());
+        assert_eq!(roster.mark_idle(&one), MarkIdleResult::NotMonitored);
+        assert_eq!(roster.mark_idle(&two), MarkIdleResult::NotMonitored);
+        assert!(roster.has_idle());
         assert_eq!(roster.mark_busy(&one), MarkBusyResult::Busy);
         assert_eq!(roster.try_claim(&one), None);
         assert_eq!(roster.try_claim(&two), Some(true));
         assert_eq!((roster.mark_busy(&two), roster.has_idle()), (MarkBusyResult::Claimed, false));
         two.release();
         roster.set_monitored(true);
-        assert!(roster.mark_idle(&two));
+        assert_eq!(roster.mark_idle(&two), MarkIdleResult::Monitored);
         assert_eq!(roster.mark_busy(&two), MarkBusyResult::LastIdle);
     }
 }
@@ -181,7 +193,10 @@ mod models {
             };
             shared.0.set_monitored(true);
             let seen = shared.0.has_idle();
-            assert!(thread.join().unwrap() || seen, "expected that one of the two threads sees the other");
+            assert!(
+                thread.join().unwrap() == MarkIdleResult::Monitored || seen,
+                "expected that one of the two threads sees the other"
+            );
         });
     }
 

@@ -82,11 +82,11 @@ pub fn try_print_error(line: &str) -> bool {
     try_write(std::io::stderr().as_fd(), &octets)
 }
 
-/// Writes `octets` if this does not block. The caller passes at most `PIPE_BUF` bytes, so that a
-/// pipe takes them in one piece. Returns false if nothing was written.
+/// Writes `octets` if the write does not block. The caller passes at most `PIPE_BUF` bytes, so that
+/// a pipe takes them in one piece. Returns false if nothing was written.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // A pipe that polls as writable has room for `PIPE_BUF` bytes. A terminal that polls as
-    // writable is not stopped.
+    // A pipe that polls as writable has room for `PIPE_BUF` bytes, and a terminal that does so is
+    // not stopped. So the write does not block.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
@@ -185,7 +185,8 @@ fn watch_forks() -> u64 {
 }
 
 /// Moves the calling thread into a new network namespace, in which the loopback interface is down.
-/// Threads that it starts are in this namespace as well. The namespace ends with its last thread.
+/// Threads that the calling thread starts later are in the new namespace, too. The namespace ends
+/// with its last thread.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.

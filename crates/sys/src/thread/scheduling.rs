@@ -266,7 +266,8 @@ pub fn find_kernel_thread(name: &str) -> io::Result<Option<Tid>> {
     for entry in fs::read_dir("/proc")? {
         let Some(tid) = entry?.file_name().to_str().and_then(|tid| tid.parse::<i32>().ok()) else { continue };
         let has_name = fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|found| found.trim_end() == name);
-        // A program may have the name of a kernel thread, and no command line either.
+        // A program may also have the name of a kernel thread and an empty command line, so the
+        // flags decide.
         let flags = || {
             let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
             stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse::<u32>().ok()
@@ -350,8 +351,8 @@ pub fn is_ended_thread_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Sets the scheduling class of a thread (`None`: the calling one). Threads that this thread starts
-/// inherit the class, except the deadline class.
+/// Sets the scheduling class of a thread (`None`: the calling one). Threads that the thread starts
+/// later inherit the class, except the deadline class.
 ///
 /// # Errors
 /// `PermissionDenied` without the privilege (`CAP_SYS_NICE` or `RLIMIT_RTPRIO`; for the deadline
@@ -367,8 +368,8 @@ pub fn set_scheduling(thread: Option<Tid>, scheduling: Scheduling) -> io::Result
     Ok(())
 }
 
-/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that this thread
-/// starts are in the ordinary class (`SCHED_RESET_ON_FORK`).
+/// Sets the scheduling class of a thread as [`set_scheduling`] does. Threads that the thread starts
+/// later are in the ordinary class (`SCHED_RESET_ON_FORK`).
 ///
 /// Without `CAP_SYS_NICE` the kernel then refuses [`set_scheduling`] for the thread, but not this
 /// function.
@@ -477,7 +478,8 @@ mod tests {
         let mut child = std::process::Command::new(&program).spawn().unwrap();
         let file = |name: &str| format!("/proc/{}/{name}", child.id());
         let deadline = crate::clock::Monotonic::now() + Duration::from_secs(60);
-        // The command line is also empty for a moment before the child has the program's name.
+        // The command line is also empty for a moment before the child has the program's name, so
+        // the loop waits for both.
         while !fs::read(file("cmdline")).unwrap().is_empty()
             || fs::read_to_string(file("comm")).unwrap() != "napi_no-1\n"
         {

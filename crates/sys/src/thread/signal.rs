@@ -22,7 +22,7 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The termination requests to this process.
 #[derive(Debug)]
-pub struct Termination(EventFd);
+pub struct TerminationRequests(EventFd);
 
 /// Returns the termination requests to this process. From the first call on, SIGINT, SIGTERM and
 /// SIGHUP are such requests. A signal that the process ignores at the first call, for example under
@@ -30,21 +30,21 @@ pub struct Termination(EventFd);
 ///
 /// # Errors
 /// If the process is out of descriptors.
-pub fn termination() -> io::Result<&'static Termination> {
-    static TERMINATION: Mutex<Option<(u64, &'static Termination)>> = Mutex::new(None);
+pub fn termination() -> io::Result<&'static TerminationRequests> {
+    static TERMINATION: Mutex<Option<(u64, &'static TerminationRequests)>> = Mutex::new(None);
     let mut current = TERMINATION.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let forks = process::fork_generation();
     if let Some((_, termination)) = current.filter(|(made, _)| *made == forks) {
         return Ok(termination);
     }
     // The value is never freed, because the handler may run at any time.
-    let termination = &*Box::leak(Box::new(Termination(EventFd::new()?)));
+    let termination = &*Box::leak(Box::new(TerminationRequests(EventFd::new()?)));
     install_handlers(termination)?;
     *current = Some((forks, termination));
     Ok(termination)
 }
 
-fn install_handlers(termination: &Termination) -> io::Result<()> {
+fn install_handlers(termination: &TerminationRequests) -> io::Result<()> {
     // The handler ignores the descriptor until this process is the owner.
     DESCRIPTOR.store(termination.as_fd().as_raw_fd(), Ordering::Relaxed);
     REQUESTED.store(false, Ordering::Relaxed);
@@ -99,7 +99,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
-impl Termination {
+impl TerminationRequests {
     /// Returns true if a termination request has arrived.
     pub fn is_requested(&self) -> bool {
         REQUESTED.load(Ordering::Relaxed)
@@ -116,7 +116,7 @@ impl Termination {
 }
 
 /// Readable when a termination request has arrived.
-impl AsFd for Termination {
+impl AsFd for TerminationRequests {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

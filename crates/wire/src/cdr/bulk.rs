@@ -1,8 +1,8 @@
 //! Bulk encoding and decoding of sequences and arrays whose elements are numbers, booleans, enums,
 //! or structures and arrays of these.
 //!
-//! All elements of a sequence but the first have the same layout, because a structure's end
-//! position modulo its strictest alignment does not depend on its start.
+//! The first element can have less or more padding than the others. All others have one layout,
+//! because a structure's end position modulo its strictest alignment does not depend on its start.
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
@@ -96,7 +96,7 @@ pub struct BulkReader<'o> {
 }
 
 impl BulkReader<'_> {
-    /// Records that a number is not a member of its enumeration: the decoder then refuses the
+    /// Records that a number is not a member of its enumeration, so that the decoder refuses the
     /// sequence.
     #[inline]
     pub fn set_out_of_range(&mut self) {

@@ -181,8 +181,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Returns the state of the message's values. Returns `None` if there is none, and in GIOP 1.1
-    /// fragments, where positions differ from the positions that the sender counted.
+    /// Returns the state of the message's values. Returns `None` if the decoder has no state, and
+    /// in GIOP 1.1 fragments, where positions differ from the positions that the sender counted.
     pub(super) fn usable_value_read_state(&self) -> Option<&'m ValueReadState> {
         self.values.filter(|_| self.fragments.starts.is_empty())
     }

@@ -5,8 +5,9 @@ use std::fmt;
 
 use super::CdrError;
 
-/// Memory in bytes that a message may take in addition to the memory that its meter has reserved.
+/// Memory in bytes that a message may take beyond the memory that its meter has reserved.
 const FREE_BYTES: usize = 64 * 1024;
+/// A later reservation takes a multiple of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.
@@ -106,7 +107,8 @@ impl<'a> MemoryMeter<'a> {
     #[cold]
     #[inline(never)]
     fn raise_allowance(&self, spent: usize) -> Result<(), CdrError> {
-        // Afterwards the reservations cover `spent`, and at least 64 KiB more need none.
+        // Afterwards the reservations cover `spent`, and charges of 64 KiB more need no further
+        // reservation.
         let wanted =
             (spent - (self.allowance.get() - FREE_BYTES)).checked_next_multiple_of(RESERVE_STEP).unwrap_or(usize::MAX);
         self.charge_existing(wanted)?;

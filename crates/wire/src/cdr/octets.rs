@@ -128,8 +128,8 @@ impl Octets {
         })
     }
 
-    /// Returns the part of these octets to which `part` points, as shared octets; `None` if it
-    /// points elsewhere or would have to be copied.
+    /// Returns the part of these octets to which `part` points, as octets that share their memory.
+    /// Returns `None` if `part` points elsewhere, or if these octets are an unshared vector.
     pub(crate) fn share(&self, part: &[u8]) -> Option<Octets> {
         if let Repr::Own(_) = self.0 {
             return None;

@@ -211,7 +211,7 @@ impl Encoder<'_> {
 
 const MARK: u16 = 0xfeff;
 
-/// A reader takes these characters at the beginning of text for a byte-order mark.
+/// Characters that a reader mistakes for a byte-order mark if text begins with them.
 const LIKE_MARKS: [char; 2] = ['\u{feff}', '\u{fffe}'];
 
 #[inline]

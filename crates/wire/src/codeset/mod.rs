@@ -123,7 +123,7 @@ impl CodeSets {
     /// The code sets without negotiation: ISO 8859-1, and none for wide characters.
     pub const DEFAULT: CodeSets =
         CodeSets { char: CharSet::Latin1, wchar: WideCodeSet::None, wide_order: WideByteOrder::SpecifiedOrder };
-    /// ISO 8859-1 and UTF-16.
+    /// ISO 8859-1 for char, and UTF-16 for wchar.
     pub const LATIN1_UTF16: CodeSets = CodeSets { wchar: WideCodeSet::Utf16, ..CodeSets::DEFAULT };
     /// UTF-8 and UTF-16.
     pub const UTF8_UTF16: CodeSets = CodeSets { char: CharSet::Utf8, ..CodeSets::LATIN1_UTF16 };

@@ -92,12 +92,12 @@ pub struct NoCommonCodeSet;
 /// 4. the first of the server's conversion sets that is also one of the client's;
 /// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
 ///
-/// No code set for wchar is chosen if the server has none, if the client has no native one, or if
-/// the chosen one is not supported.
+/// The result has no code set for wchar if the server has none, if the client has no native one, or
+/// if Corelane does not support the one that the rules choose.
 ///
 /// # Errors
 /// [`NoCommonCodeSet`] if the server names no code set for char, the client has no native code set,
-/// or the chosen code set is not supported.
+/// or Corelane does not support the chosen code set.
 pub fn negotiate(
     client: &CodeSetInfo,
     server: &CodeSetInfo,

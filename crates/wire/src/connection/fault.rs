@@ -49,8 +49,8 @@ pub enum ProtocolFault {
         kind: MessageKind,
     },
     /// A fragmented message begins while another one is incomplete. In GIOP 1.2 this is a fault
-    /// only if both have the same request id; in GIOP 1.1 it always is, because fragments name no
-    /// request.
+    /// only if both have the same request id; in GIOP 1.1 it is always a fault, because fragments
+    /// name no request.
     InterleavedFragments,
     /// The message is too short for a request id.
     MissingRequestId,

@@ -20,7 +20,7 @@ impl TreeReader {
                 return match self.numbers.get(&number) {
                     Some((known, own)) if own.view().is_substitutable_for(view) => Ok(Value::InstanceRef(*known)),
                     Some(_) => Err(CdrError::UnexpectedValuetype),
-                    // The indirection leads outside of this tree.
+                    // The indirection leads outside of this tree, so the value is read again.
                     None => d.reread_value(number, position, |d| self.instance(view, d)),
                 };
             }
@@ -31,12 +31,13 @@ impl TreeReader {
         if !type_code.view().is_substitutable_for(view) {
             return Err(CdrError::UnexpectedValuetype);
         }
-        // A growing table of numbers has a capacity of up to twice its length.
+        // A growing table of numbers has a capacity of up to twice its length, so the charge is for
+        // two entries.
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.value_number, (number, type_code.clone()));
-        // The keys of the arm tables are addresses of types. This type may be dropped after the
-        // value, and a new type may get its address.
+        // The arm tables find a type by its address. This type may be dropped after the value, and
+        // a new type may get its address, so its arms are in tables of their own.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {

@@ -290,7 +290,8 @@ impl Transcoder<'_, '_> {
             (ValueHead::Null | ValueHead::Indirection(..), None) => {}
             (ValueHead::Indirection(number, position), Some(e)) => {
                 if !e.try_write_indirection(d.identity(number))? {
-                    // The indirection leads outside of the written value.
+                    // The indirection leads outside of the written value, so the value is written
+                    // again.
                     return d.reread_value(number, position, |d| self.shared(view, d, Some(e)));
                 }
             }
@@ -349,8 +350,8 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The keys of the arm tables are addresses of types. This type may be dropped after the
-        // value, and a new type may get its address.
+        // The arm tables find a type by its address. This type may be dropped after the value, and
+        // a new type may get its address, so its arms are in tables of their own.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             TypeCodeKind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -386,8 +387,9 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, Some(e)) => type_code.encode(e)?,
             (Purpose::Send, None) => {}
         }
-        // The keys of the arm tables are addresses of types. These types may be dropped after the
-        // value, and new types may get their addresses.
+        // The arm tables find a type by its address. The types in the `any` may be dropped after
+        // the value, and new types may get their addresses, so their arms are in tables of their
+        // own.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -395,9 +397,9 @@ impl Transcoder<'_, '_> {
     }
 }
 
-/// Finds the most derived known type of a value. Without ids it is the expected type. Otherwise it
-/// is the type of the first id that the decoder knows or that is the id of the expected type. Only
-/// the first id counts if the value is not chunked.
+/// Finds the most derived known type of a value. Without ids, the result is the expected type.
+/// Otherwise the result is the type of the first id that the decoder knows or that is the id of the
+/// expected type. Only the first id counts if the value is not chunked.
 pub(super) fn find_known_type(
     view: View<'_>,
     start: &ValueStart<'_>,

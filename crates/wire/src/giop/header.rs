@@ -138,8 +138,8 @@ impl Header {
     }
 
     /// Parses the header of a whole GIOP 1.2 message, faster than [`parse`](Self::parse). Returns
-    /// `None` unless the message is of type `kind`, has no flag but that of the byte order, is
-    /// complete in `unread`, and has at most `max_size` bytes after the header.
+    /// `None` unless the message is of type `kind`, has no flag except the flag of the byte order,
+    /// is complete in `unread`, and has at most `max_size` bytes after the header.
     #[inline]
     #[must_use]
     pub fn parse_if_complete(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {

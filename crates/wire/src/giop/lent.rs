@@ -23,8 +23,8 @@ pub fn is_lent(unread: &[u8]) -> bool {
     unread.get(FLAGS_AT).is_some_and(|flags| flags & LENT != 0)
 }
 
-/// Returns the header of the short form of a message whose beginning has `head_len` octets, with
-/// the header `whole`. `None` above 4 GiB.
+/// Returns the header of the short form of a message with the header `whole`. `head_len` is the
+/// number of octets of the message's beginning, header included. `None` above 4 GiB.
 #[must_use]
 pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; Header::LEN]> {
     let size = u32::try_from((head_len + REFERENCE_LEN).checked_sub(Header::LEN)?).ok()?;
@@ -37,19 +37,25 @@ pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; He
 }
 
 /// Splits a message in the short form into its beginning, without the header, and the transport's
-/// octets. `None` if it is too short.
+/// octets. `None` if the message is too short.
 #[must_use]
 pub fn split_lent(message: &[u8]) -> Option<(&[u8], [u8; REFERENCE_LEN])> {
     let (head, reference) = message.get(Header::LEN..)?.split_last_chunk()?;
     Some((head, *reference))
 }
 
-/// Returns the header of the whole message. `header` is that of the short form, and `head_len` and
-/// `lent` are the numbers of octets of the beginning, without the header, and of the lent octets.
+/// Returns the header of the whole message. `header` is the header of the short form. `head_len` is
+/// the number of octets of the message's beginning without the header, and `lent` is the number of
+/// lent octets.
 ///
 /// # Errors
 /// [`ProtocolFault::TooLarge`].
-pub fn whole_header(header: &Header, head_len: usize, lent: u64, limits: &Limits) -> Result<Header, ProtocolFault> {
+pub fn whole_message_header(
+    header: &Header,
+    head_len: usize,
+    lent: u64,
+    limits: &Limits,
+) -> Result<Header, ProtocolFault> {
     let size = lent.saturating_add(head_len as u64);
     match u32::try_from(size) {
         Ok(size) if size <= limits.max_message_size => Ok(Header { size, ..*header }),
@@ -79,11 +85,11 @@ mod tests {
             assert_eq!(parsed.total_len(), short.len());
             assert_eq!(Header::parse_if_complete(&short, MessageKind::Request, u32::MAX), None);
             assert_eq!(split_lent(&short), Some((&[1; 8][..], [2; REFERENCE_LEN])));
-            assert_eq!(whole_header(&parsed, 8, 100_000, &Limits::DEFAULT), Ok(whole));
+            assert_eq!(whole_message_header(&parsed, 8, 100_000, &Limits::DEFAULT), Ok(whole));
             assert_eq!(split_lent(&short[..27]), None);
             let limits = Limits { max_message_size: 100_007, ..Limits::DEFAULT };
             for (lent, size) in [(100_000, 100_008), (u64::MAX, u64::MAX)] {
-                let refused = whole_header(&parsed, 8, lent, &limits);
+                let refused = whole_message_header(&parsed, 8, lent, &limits);
                 assert_eq!(refused, Err(ProtocolFault::TooLarge { size, limit: 100_007 }));
             }
         }

@@ -31,7 +31,7 @@ mod version;
 pub use contexts::{ReceivedServiceContexts, ServiceContext, context_id};
 pub use control::{CancelRequest, write_cancel_request, write_close_connection, write_message_error};
 pub use header::{Header, HeaderError, MessageKind, finish_message};
-pub use lent::{is_lent, lent_header, split_lent, whole_header};
+pub use lent::{is_lent, lent_header, split_lent, whole_message_header};
 pub use locate::{LocateReply, LocateRequest, LocateStatus, begin_locate_reply, write_locate_request};
 pub use reply::{Reply, ReplyStatus, begin_reply};
 pub use request::{AddressingMode, Request, RequestHeader, ResponseExpected, TargetAddress, write_request_header};

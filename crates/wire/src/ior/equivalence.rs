@@ -2,8 +2,9 @@
 
 use super::{Ior, TaggedProfile};
 
-/// The constants of 32-bit FNV-1a, which has the same result in every process.
+/// The offset basis of 32-bit FNV-1a, a hash that is the same in every process.
 const OFFSET: u32 = 0x811c_9dc5;
+/// The prime of 32-bit FNV-1a.
 const PRIME: u32 = 0x0100_0193;
 
 impl Ior {

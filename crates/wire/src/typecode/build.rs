@@ -101,7 +101,7 @@ pub struct ValueMember {
     /// The type of the member.
     pub ty: TypeCode,
     /// True if the member is public.
-    pub public: bool,
+    pub is_public: bool,
 }
 
 impl TypeCode {
@@ -356,7 +356,7 @@ fn with_state(
     let mut members = Vec::new();
     for member in state {
         names.add(&member.name)?;
-        let visibility = i16::from(member.public);
+        let visibility = i16::from(member.is_public);
         members.push(NodeMember { name: member.name.into(), ty: child(member.ty)?, label: 0, visibility });
     }
     if base.as_ref().is_some_and(|base| !matches!(base.unaliased().kind(), TypeCodeKind::Value | TypeCodeKind::Event)) {
@@ -453,7 +453,7 @@ struct GraphCopy {
     nodes: Vec<Node>,
     places: HashMap<usize, u32>,
     own: Option<Box<str>>,
-    /// True to copy all parts without names; false to copy only the incomplete parts.
+    /// True to copy all parts without names; false to copy only parts that contain placeholders.
     compact: bool,
     incomplete: bool,
 }
@@ -509,7 +509,7 @@ impl GraphCopy {
             members: Vec::new(),
         };
         if let View::Graph(graph, original, _) = view {
-            // Views do not show placeholders, so copy from the graph itself.
+            // Views do not show placeholders, so the copy is made from the graph itself.
             node.content = original.content.as_ref().map(|part| self.original(graph, part));
             for member in &original.members {
                 let name = if keep_name { member.name.clone() } else { Box::default() };

@@ -106,7 +106,8 @@ impl TypeCodeReader {
             && (node.kind.has_id() || self.is_nameless(*index))
             && !node.kind.is_sent_as_indirection()
         {
-            // A named type that occurs inside itself is always written as an indirection.
+            // The encoder always writes an indirection for a named type that occurs inside itself,
+            // so this type adds no level.
             if boxes.contains(index) || (node.kind.has_id() && self.open.contains(index)) {
                 break;
             }
@@ -133,7 +134,7 @@ impl TypeCodeReader {
         if levels > d.levels_left() {
             return Err(CdrError::NestingTooDeep);
         }
-        // The first level of a copy is hardly larger than an indirection.
+        // The first level of a copy is hardly larger than an indirection, so it does not count.
         self.copied = self.copied.saturating_add(levels.saturating_sub(1));
         if self.copied > MAX_COPIED_LEVELS { Err(CdrError::LimitExceeded) } else { Ok(()) }
     }
@@ -145,7 +146,8 @@ impl TypeCodeReader {
     }
 
     fn add(&mut self, at: usize, node: Node, d: &mut Decoder<'_>) -> Result<Child, CdrError> {
-        // A growing vector has a capacity of up to twice its length.
+        // A growing vector has a capacity of up to twice its length, so the charge is for two
+        // elements.
         d.charge_elements::<[(Node, usize, Child); 2]>(1)?;
         let child = Child::SameGraph(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
         self.nodes.push(node);
@@ -206,7 +208,8 @@ impl TypeCodeReader {
         let discriminator = self.read(d, end)?;
         let kind = self.kind_of(&discriminator).filter(|kind| kind.is_discriminator()).ok_or(CdrError::BadTypeCode)?;
         node.content = Some(discriminator);
-        // omniORB sends -2 if all values have labels.
+        // omniORB sends -2 if all values have labels. Other ORBs send -1, as the specification
+        // says.
         node.default = d.read_i32()?.max(-1);
         let count = members(&mut node, MIN_MEMBER_SIZE, d)?;
         if usize::try_from(node.default).is_ok_and(|default| default >= count) {

@@ -33,7 +33,8 @@ impl StaticTypeCode {
 const MAX_REPEATED: usize = 64 << 10;
 
 struct TypeCodeWriter {
-    /// Named types in the output; some peers do not resolve indirections to unnamed types.
+    /// Named types in the output. Unnamed types are absent, because some peers do not resolve
+    /// indirections to them.
     written: HashMap<usize, WrittenType>,
     repeated: usize,
 }
@@ -71,7 +72,8 @@ impl TypeCodeWriter {
     /// Returns true if the encoder repeats a description that is in the output, because some peers
     /// refuse an indirection to it ([`TypeCodeKind::is_sent_as_indirection`]).
     fn may_repeat(&mut self, kind: TypeCodeKind, place: WrittenType) -> bool {
-        // A type of any kind that occurs inside itself is written there as an indirection.
+        // A type without a length is still being written, so its occurrence inside itself becomes
+        // an indirection, whatever its kind.
         let Some(len) = place.len.filter(|_| !kind.is_sent_as_indirection()) else { return false };
         let repeated = self.repeated + len;
         if repeated > MAX_REPEATED {

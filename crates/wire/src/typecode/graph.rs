@@ -194,7 +194,8 @@ impl<'t> View<'t> {
         {
             return false;
         }
-        // A TypeCode does not name the abstract types that its type inherits from or supports.
+        // A TypeCode does not name the abstract types that its type inherits from or supports, so
+        // any value with state is accepted for an abstract type.
         let is_value = matches!(expected.kind(), TypeCodeKind::Value | TypeCodeKind::Event);
         let open = is_value && (expected.modifier() == ABSTRACT || expected.id() == description::VALUE_BASE_ID);
         let inherits = || self.bases().is_ok_and(|bases| bases.iter().any(|base| base.id() == expected.id()));

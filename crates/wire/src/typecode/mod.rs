@@ -136,7 +136,7 @@ impl TypeCode {
 
     /// Returns true if a state member of a value is public; `None` if the type is not a value type.
     #[must_use]
-    pub fn member_is_public(&self, index: usize) -> Option<bool> {
+    pub fn is_member_public(&self, index: usize) -> Option<bool> {
         let view = self.view();
         let is_value = matches!(view.kind(), TypeCodeKind::Value | TypeCodeKind::Event);
         view.member(index).filter(|_| is_value).map(|member| member.visibility == 1)
@@ -209,15 +209,15 @@ impl TypeCode {
         let member = |member: graph::MemberView<'_>| ValueMember {
             name: member.name.to_owned(),
             ty: member.ty.to_type_code(),
-            public: member.visibility == 1,
+            is_public: member.visibility == 1,
         };
         view.bases().unwrap_or_default().into_iter().rev().flat_map(View::members).map(member).collect()
     }
 
-    /// Returns true if a value of this type can be used as a value of type `expected`. This holds
-    /// for equivalent types, and for a value type with state if `expected` is one of its bases.
-    /// Because TypeCodes do not name abstract bases, it holds for value types with state and for
-    /// value boxes if `expected` is an abstract type or ValueBase.
+    /// Returns true if a value of this type can be used as a value of type `expected`: for
+    /// equivalent types, and for a value type with state if `expected` is one of its bases.
+    /// TypeCodes do not name abstract bases. So the result is also true for value types with state
+    /// and for value boxes if `expected` is an abstract type or ValueBase.
     #[must_use]
     pub fn is_substitutable_for(&self, expected: &TypeCode) -> bool {
         let (own, expected) = (self.view().unaliased(), expected.view().unaliased());

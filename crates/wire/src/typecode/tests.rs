@@ -52,11 +52,11 @@ fn types_round_trip_in_both_byte_orders() {
 
 #[test]
 fn an_event_type_is_a_value_type_of_another_kind() {
-    let state = |name: &str| [ValueMember { name: name.into(), ty: TypeCode::LONG, public: true }];
+    let state = |name: &str| [ValueMember { name: name.into(), ty: TypeCode::LONG, is_public: true }];
     let base = TypeCode::value("IDL:B:1.0", "B", 2, None, []).unwrap();
     let event = TypeCode::event("IDL:E:1.0", "E", 0, Some(base), state("at")).unwrap();
     assert_eq!(
-        (event.kind(), event.member_is_public(0), event.type_modifier()),
+        (event.kind(), event.is_member_public(0), event.type_modifier()),
         (TypeCodeKind::Event, Some(true), Some(0))
     );
     let octets = encoded(&event, Endian::Big);
@@ -123,7 +123,7 @@ fn indirections_are_sent_to_five_kinds() {
     };
     let long = || TypeCode::LONG;
     let arm = UnionMember { label: Some(1), name: "x".into(), ty: long() };
-    let state = || [ValueMember { name: "x".into(), ty: long(), public: true }];
+    let state = || [ValueMember { name: "x".into(), ty: long(), is_public: true }];
     let five = [
         TypeCode::structure("IDL:S:1.0", "S", [("x", long())]),
         TypeCode::union(

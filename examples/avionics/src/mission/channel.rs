@@ -22,13 +22,14 @@ use crate::avionics::ConsumerCounts;
 
 /// The rate groups in Hz. Each is a lane of the channel, with the rate as its `rt_info`.
 const GROUPS: [u32; 4] = [1, 5, 10, 20];
-/// CORBA priority of the most urgent lane: below the threads of the ORB, which must take in the
-/// events of sensors.
+/// CORBA priority of the most urgent lane. It is below the priority of the ORB's threads, which
+/// must receive the events of sensors.
 const MOST_URGENT: i16 = 12_000;
 const STEP: i16 = 1_000;
-/// Sets that may wait for a consumer in one lane. The queues of a stalled display are soon full.
+/// Maximum number of sets that wait for a consumer in one lane. The queues of a stalled display are
+/// soon full.
 pub(super) const MAX_SETS: usize = 32;
-/// A stall of the display is no failure, also not on a busy machine.
+/// A stall of the display is not a failure, even on a busy machine.
 pub(crate) const MISSES: MissPolicy = MissPolicy {
     send_timeout: Duration::from_secs(20),
     max_misses: 3,
@@ -45,7 +46,7 @@ pub(super) struct MissionChannel {
 
 struct Consumer {
     name: String,
-    /// The number of its proxy in the statistics of the channel.
+    /// The number of the consumer's proxy in the statistics of the channel.
     number: u64,
     /// `None` for a consumer of values.
     proxy: Option<ProxyPushSupplierRef>,
@@ -58,7 +59,8 @@ impl MissionChannel {
             EventChannel::builder().name("mission").queue_limits(queue).miss_policy(misses).lanes(lanes).serve(orb)
         };
         let channel = serve(lanes(Some(MOST_URGENT))).or_else(|refusal| {
-            // If the system refuses the priorities, the threads of the lanes are in the ordinary class.
+            // If the system refuses the priorities, the threads of the lanes are in the ordinary
+            // scheduling class.
             if refusal.kind() == SystemExceptionKind::DataConversion { serve(lanes(None)) } else { Err(refusal) }
         })?;
         let consumers = Mutex::new("consumers of the mission", LockScope::Orb, Vec::new());

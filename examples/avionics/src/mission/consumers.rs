@@ -57,7 +57,8 @@ impl PushConsumer for Consumer {
     }
 }
 
-/// Connects all work of the plan to the channel. `meter` makes the meter of the work with this name.
+/// Connects all work of the plan to the channel. `meter` makes the meter of the work with this
+/// name.
 pub(super) fn connect(
     orb: &Orb,
     channel: &MissionChannel,

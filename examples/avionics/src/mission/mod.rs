@@ -1,7 +1,8 @@
 //! The mission computer on an event channel.
 //!
 //! The interval timeouts of the channel tell the sensors, at 20, 10, 5 and 1 Hz, that a sample is
-//! due. The sensors push their samples, and the computer's consumers wait for what they need.
+//! due. The sensors push their samples, and the computer's consumers wait for the samples that they
+//! need.
 
 mod channel;
 mod consumers;
@@ -41,8 +42,9 @@ pub(crate) struct Mission {
 }
 
 impl Mission {
-    /// Serves the channel, with this reaction to consumers that do not answer, connects the computer's consumers, and enters the mode `cruise`. `tasks`
-    /// admits tasks that call `target`.
+    /// Serves the channel, connects the computer's consumers, and enters the mode `cruise`.
+    /// `misses` is the reaction to consumers that do not answer. `tasks` is the admission object,
+    /// and the object that the tasks call.
     pub(crate) fn serve(
         orb: &Orb,
         computer: &Arc<Computer>,

@@ -23,7 +23,7 @@ impl Modes {
         Modes { mode: Mode::Cruise, tasks, admitted: Vec::new() }
     }
 
-    /// Enters a mode, if all its tasks are admitted beside those of the present mode. A refusal
+    /// Enters a mode, if all its tasks are admitted beside the tasks of the present mode. A refusal
     /// changes nothing.
     pub(super) fn enter(&mut self, next: Mode) -> Result<(), Refused> {
         if let Some((tasks, computer)) = &self.tasks {
@@ -39,7 +39,8 @@ impl Modes {
             self.admitted.append(&mut admitted);
         }
         self.mode = next;
-        // A task is withdrawn when its handle is dropped.
+        // A task is withdrawn when its handle is dropped, so the server keeps only the tasks of the
+        // new mode.
         self.admitted.retain(|(name, _)| WORK.iter().any(|work| work.name == *name && work.modes.contains(&next)));
         Ok(())
     }

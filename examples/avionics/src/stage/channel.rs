@@ -55,7 +55,7 @@ impl ChannelView {
         Ok(())
     }
 
-    /// Gets the counts. The server must still run.
+    /// Gets the counts from the server, which must still run.
     pub(super) fn refresh(&mut self) -> Result<()> {
         self.counts = self.computer.counts()?;
         Ok(())
@@ -154,9 +154,11 @@ fn row(name: &str, cells: [&str; 6]) -> String {
     format!("{name:10} {matched:>9} {delivered:>9} {waiting:>9} {overflowed:>10} {suspended:>9} {failed:>9}\n")
 }
 
-/// Height of a row, left margin and width of the chart in pixels.
+/// Height of a row in pixels.
 const ROW: usize = 20;
+/// Left margin of the chart in pixels.
 const LEFT: usize = 100;
+/// Width of the chart in pixels.
 const WIDTH: usize = 600;
 
 /// Draws a bar for each consumer: the delivered sets, and in another colour the lost ones.
@@ -214,7 +216,7 @@ mod tests {
     fn sets_dropped_at_a_full_queue_are_misses_of_their_work() {
         let mut records = [Record::new("hud", "", 30, Some(PATIENCE)), Record::new("steering", "", 20, Some(PATIENCE))];
         let counts = [consumer("hud", 300, 7), consumer("display", 1, 400)];
-        // The counts are totals, so they count once.
+        // The counts are totals, so a second note of the same counts changes nothing.
         (0..2).for_each(|_| note_overflows(&counts, &mut records));
         assert_eq!(records.map(|record| record.missed()), [7, 0]);
     }
@@ -233,7 +235,7 @@ mod tests {
         let names = WORK.iter().map(|work| work.name).chain(clients);
         let counts: Vec<ConsumerCounts> = names.map(|name| consumer(name, 3, 1)).collect();
         let text = live_text("3 s of 15", &records, &live_table(&counts));
-        // The cursor has a row of its own.
+        // The cursor has a row of its own, so the text has fewer rows than the terminal.
         assert!(text.lines().count() < 24 && text.lines().all(|line| line.len() < 80), "{text}");
         let sensors = text.lines().find(|line| line.starts_with("sensors ")).unwrap();
         let numbers: Vec<&str> = sensors.split_whitespace().skip(1).collect();

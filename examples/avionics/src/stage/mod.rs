@@ -52,7 +52,7 @@ pub(crate) struct DemoOptions {
 pub(crate) enum LinkMode {
     /// The clients call over the loopback interface.
     None,
-    /// The demo shall run in a network namespace of its own.
+    /// The demo must be started again in a network namespace of its own.
     Wanted,
     /// The demo runs in a network namespace of its own.
     InNamespace,
@@ -188,7 +188,7 @@ impl Observed {
 }
 
 /// Shows the progress until all callers have ended. Returns the first failure to observe the server
-/// in the inner result; the server is then left alone.
+/// in the inner result; the server is then not asked again.
 fn watch(
     seconds: u32,
     heard: &Mailbox<RecorderMessage>,
@@ -237,8 +237,8 @@ fn note(heard: RecorderMessage, records: &mut [Record]) {
     }
 }
 
-/// Returns a sentence for each record without calls. In a short run, slow work may have had no turn,
-/// and work of one mode has only a third of the run.
+/// Returns a sentence for each record without calls. In a short run, slow work may have had no
+/// turn, and work of one mode has only a third of the run.
 fn silent(records: &[Record], seconds: u32) -> impl Iterator<Item = String> {
     let should_have = move |record: &&Record| record.due * seconds >= 50 && record.calls() == 0;
     records.iter().filter(should_have).map(|record| format!("{} did nothing", record.name))

@@ -105,7 +105,9 @@ fn section(record: &Record) -> String {
 
 /// Height of a bucket's row in pixels.
 const ROW: usize = 20;
+/// Left margin of a histogram in pixels.
 const LEFT: usize = 150;
+/// Width of a histogram in pixels.
 const WIDTH: usize = 440;
 
 fn histogram(record: &Record) -> String {

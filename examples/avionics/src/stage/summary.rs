@@ -43,7 +43,7 @@ fn standing(machine: &Machine) -> &'static str {
     }
 }
 
-/// Findings beside the clients' calls.
+/// Findings of the run, apart from the clients' calls.
 #[derive(Clone, Copy)]
 pub(super) struct Findings<'a> {
     /// `None` if the server admits no tasks.

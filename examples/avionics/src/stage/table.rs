@@ -53,8 +53,8 @@ impl Table {
     }
 }
 
-/// Returns the text that is redrawn in place. With the cursor below it, it fits a terminal of 24 rows:
-/// the cursor cannot move up to lines that have left the screen.
+/// Returns the text that is redrawn in place. The text and the cursor below it fit a terminal of 24
+/// rows, because the cursor cannot move up to lines that have left the screen.
 pub(super) fn live_text(headline: &str, records: &[Record], more: &str) -> String {
     format!("{headline}\n{}\n{more}\n", lines(records, |record| record.rate))
 }

@@ -24,7 +24,7 @@ const GROUND_LINK: (&str, Duration, u32, Duration) =
 /// A task that the server refuses, because it needs most of the core.
 const SURVEY: (&str, Duration, u32, Duration) = ("survey", Duration::from_millis(95), 10, Duration::from_millis(100));
 
-/// The admission object of the server, and the results of calls of it.
+/// The admission object of the server, and the results of its operations.
 pub(super) struct AdmittedTasks {
     tasks: TasksRef,
     ground_link: Option<AdmittedTask<ObjectRef>>,
@@ -165,9 +165,11 @@ impl AdmittedTasks {
     }
 }
 
-/// Height of a row, left margin and width of the chart in pixels.
+/// Height of a row in pixels.
 const ROW: usize = 20;
+/// Left margin of the chart in pixels.
 const LEFT: usize = 100;
+/// Width of the chart in pixels.
 const WIDTH: usize = 760;
 
 fn time(nanoseconds: u64) -> String {

@@ -1,5 +1,5 @@
-//! The benchmark `counts`: numbers of system calls, locks and other events of a call. Unlike times,
-//! counts hardly depend on the machine's load.
+//! The benchmark `counts`, which counts system calls, locks and other events of a call. Unlike
+//! times, counts hardly depend on the machine's load.
 
 mod peers;
 mod stepped;
@@ -70,8 +70,8 @@ pub(crate) fn counts(options: &BenchOptions, report: &mut Report<'_>, progress: 
                 let (client, server) = count_calls(target, operation)?;
                 let bounds = Bounds::of(architecture, operation, !deadline.is_empty());
                 values.extend(told(&label, "client", client, bounds.client));
-                // The thread that reports the counts may differ from the thread that ran the
-                // oneways.
+                // With a thread per connection, the thread that reports the counts may not be the
+                // thread that ran the oneways, so the server's counts are left out.
                 if !(operation.is_oneway() && architecture == ServerArchitecture::PerConnection) {
                     values.extend(told(&label, "server", server, bounds.server));
                 }
@@ -135,8 +135,8 @@ impl Bounds {
 }
 
 /// Returns the counts of the client's thread and of the server's thread for [`COUNTED_CALLS`]
-/// calls. Counts again, at most [`TRIES`] times in all, if ORB locks, fewer than one for each call,
-/// show that the hang-up monitor interfered.
+/// calls. If the client took ORB locks, but fewer than one for each call, the hang-up monitor
+/// interfered. In this case the calls are counted again, at most [`TRIES`] times in all.
 pub(crate) fn count_calls(target: &CountedTargetRef, operation: MeasuredOperation) -> Result<(Tally, Tally), Failure> {
     calls(target, operation, COUNTED_CALLS, &mut Samples::with_capacity(COUNTED_CALLS))?;
     target.counted()?;

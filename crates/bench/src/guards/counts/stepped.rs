@@ -27,7 +27,7 @@ use crate::value::SingleValue;
 
 const WARM_UP: usize = 50;
 
-/// Number of calls by which the threads that take part are found.
+/// Number of calls that show which threads take part.
 const LOOKED_AT: usize = 1000;
 
 const SAMPLES: usize = 9;
@@ -141,7 +141,8 @@ impl SteppedPair {
         settle(&mut stepped, &mut self.client)?;
         let mut all = Vec::new();
         for &operation in operations {
-            // If the result of an operation is compared in full, the client makes one call more than it is asked for.
+            // If the result of an operation is compared in full, the client makes one call more
+            // than the line requests. So the line requests 0 calls for a count of one call.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));
@@ -245,8 +246,8 @@ fn sample(
     while client.answer(LOOK)?.is_none() {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
     }
-    // The client's answer after a oneway does not show that the server has run, so this waits until
-    // the counts change.
+    // The client's answer after a oneway does not show that the server has run, so this loop waits
+    // until the counts change.
     loop {
         stepped.step_until_all_wait(deadline).map_err(stuck)?;
         if stepped.counts().ne(before.iter().copied()) {

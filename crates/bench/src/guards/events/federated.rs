@@ -26,8 +26,8 @@ fn one_channel(options: &BenchOptions) -> Result<Deliveries, Failure> {
     rtec_supplier(channel, 0, arrivals, vec![consumers.into_program()])
 }
 
-/// Starts two channels. The first one has a gateway to the second one, to which the consumer is
-/// connected.
+/// Starts two channels. The first channel has a gateway to the second channel, to which the
+/// consumer is connected.
 fn two_channels(options: &BenchOptions) -> Result<Deliveries, Failure> {
     let second = Channel::start(TRANSPORT, USUAL, &options.placement)?;
     let to = second.rtec.to_string();

@@ -1,4 +1,4 @@
-//! The benchmark `events`: event channels compared with collocated calls, with bare relays of
+//! The benchmark `events`, which compares event channels with collocated calls, with bare relays of
 //! messages of equal size, and with omniEvents.
 //!
 //! All measured processes share one core, so that a delivery and its baseline have equally many
@@ -52,7 +52,7 @@ fn on_one_core(placement: &Placement) -> Placement {
 }
 
 /// Returns a placement on the client's core, for a process that is not measured. Without a second
-/// core this is the core of the measured processes.
+/// core, the placement is on the core of the measured processes.
 fn on_other_core(placement: &Placement) -> Placement {
     match placement.cores {
         CoreChoice::Separate(core, _) => Placement { cores: CoreChoice::Shared(core), ..*placement },

@@ -34,8 +34,8 @@ use crate::sample::Samples;
 use crate::service::RunningProgram;
 use crate::targets::events as goals;
 
-/// Cycles in nanoseconds with which omniEvents may be at its best. The shortest one passes an event
-/// on soonest, a longer one takes less of the core from the supplier and the consumer.
+/// Cycles in nanoseconds with which omniEvents may be at its best. The shortest cycle passes an
+/// event on soonest; the longer cycle takes less of the core from the supplier and the consumer.
 const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), LONG_CYCLE];
 /// The cycles at a fixed priority. A cycle of 1 ns never sleeps, and at the priority of all other
 /// processes it would keep the core for ever.
@@ -95,7 +95,8 @@ impl OmniEvents {
         let server = OmniEvents { shell: Some(shell), process, folder, orb, factory };
         let deadline = clock::now() + START;
         while let Err(exception) = server.factory.as_object().non_existent() {
-            // The shell reaps the process only at its end.
+            // The shell reaps the process only at its own end, so a process that has ended remains
+            // as a zombie.
             if is_zombie(process) {
                 return Err(missing());
             }
@@ -189,7 +190,8 @@ pub(super) fn cos_push(
         count: options.run_length.count.min(MAX_SLOW_DELIVERIES),
         ..options.run_length
     };
-    // An event waits for a whole cycle or not at all, so a median would be one of two extremes.
+    // An event waits for a whole cycle or not at all, so a median would be one of two extremes. The
+    // comparison is therefore of rates.
     let usual = [(None, "omniEvents, cycle of 0.1 s")];
     compare("as it comes", ComparedQuantity::Rate, &usual, options, &slow, report, progress)
 }

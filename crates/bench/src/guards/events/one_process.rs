@@ -58,7 +58,7 @@ impl PushConsumer for Counter {
     }
 }
 
-/// A consumer that notes when it gets an event, for a supplier that waits for this.
+/// A consumer that notes the time of an event, for which a supplier waits.
 struct Noting {
     arrival: Mutex<Option<u64>>,
     noted: Condvar,
@@ -151,8 +151,8 @@ impl Deliveries {
     }
 }
 
-/// Returns a hand-off to a thread that waits, which is the least that a lane can add. The thread
-/// ends with the value.
+/// Returns a hand-off to a waiting thread, which is the least that a lane can add. The thread ends
+/// when the returned subject is dropped.
 fn bare_hand_off() -> Result<Box<Deliveries>, Failure> {
     let consumer = Arc::new(Noting::new());
     let woken = Arc::new((EventCount::new("bare hand-off"), AtomicU64::new(0)));
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn large_filter_refuses_the_measured_event_and_has_64_nodes() {
         let set = large_filter();
-        // The heads of groups are one dependency each, and masked types three.
+        // Each head of a group is one dependency, and each masked type is three.
         let heads = 5;
         assert_eq!(heads + (set.headers().len() - heads) / 3, FILTER_NODES);
         let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();

@@ -60,7 +60,8 @@ fn connect_stopped(channel: &mut Channel) -> Result<TcpListener, Failure> {
         if channel.queued()? < FULL {
             continue;
         }
-        // A queue that its thread empties is not that of a stopped consumer.
+        // In this time the sender would empty the queue of a consumer that reads, so a queue that
+        // stays full shows that the consumer has stopped.
         std::thread::sleep(Duration::from_millis(20));
         if channel.queued()? >= FULL {
             return Ok(listener);

@@ -31,8 +31,9 @@ use crate::value::SingleValue;
 
 const PERIOD: Duration = Duration::from_millis(50);
 const LOW_PERIOD: Duration = Duration::from_millis(100);
-/// `rt_info` of the lanes.
+/// `rt_info` of the measured events and of their lane.
 const FAST: i32 = 20;
+/// `rt_info` of the events of the low suppliers, and of their lane.
 const SLOW: i32 = 10;
 /// Native and CORBA priority of the measured events, of their supplier and of their consumer. The
 /// channel receives them in a lane of this priority.
@@ -42,7 +43,7 @@ const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
 struct ThreadPriority {
     orb: RtOrb,
-    /// `None` once the thread has it.
+    /// Priority that the thread still has to take; `None` after it has taken it.
     pending: Option<i16>,
 }
 

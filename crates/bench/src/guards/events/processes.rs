@@ -256,7 +256,7 @@ pub(super) fn event_sizes(placement: &Placement) -> Result<EventSizes, Failure> 
         arrivals.next()?;
         Ok::<_, Failure>((supplied.requests(), delivered.requests()))
     };
-    // The first message may have service contexts that later messages lack.
+    // The first message may have service contexts that later messages lack, so it is not measured.
     push()?;
     let before = push()?;
     let after = push()?;

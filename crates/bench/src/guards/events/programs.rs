@@ -20,8 +20,9 @@ use crate::service::serve_lines;
 /// The word for a channel without lanes or without gateway, and for consumers that report no
 /// arrivals.
 pub(crate) const NONE: &str = "-";
-/// The words for the reactions to a consumer that does not answer.
+/// The word for a channel with the default reactions to a consumer that does not answer.
 pub(crate) const USUAL: &str = "usual";
+/// The word for a channel that never gives up on a consumer.
 pub(crate) const PATIENT: &str = "patient";
 
 /// A time-out far above the duration of a run.
@@ -40,7 +41,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 /// # Errors
 /// The channel cannot start.
 pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destination: &str) -> Result<(), Failure> {
-    // The pool is that of `corelane events serve`.
+    // The pool has the settings of the command `corelane events serve`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::Reactive);
     let orb = Orb::builder()
         .pool(pool)
@@ -79,7 +80,7 @@ pub(crate) fn serve_channel(address: &str, lanes: &str, patience: &str, destinat
 /// # Errors
 /// The channel cannot start.
 pub(crate) fn serve_durable_channel(address: &str, file: &str) -> Result<(), Failure> {
-    // The pool is that of `corelane events serve --store`.
+    // The pool has the settings of the command `corelane events serve --store`.
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: 256 });
     let orb = Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)?;
     orb.root_poa().manager().activate().map_err(failed)?;

@@ -1,4 +1,5 @@
-//! The benchmark `footprint`: the size of a server program, and its memory while idle.
+//! The benchmark `footprint`, which measures the size of a server program, and its memory while
+//! idle.
 
 mod symbols;
 

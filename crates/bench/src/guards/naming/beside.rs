@@ -21,7 +21,8 @@ pub(super) struct Crowd {
 }
 
 struct Gate {
-    /// True while the clients must bind. They read the flag between two calls, without the lock.
+    /// True while the clients must bind. The clients read the flag between two calls, without the
+    /// lock.
     is_open: AtomicBool,
     phase: Mutex<CrowdPhase>,
     changed: Condvar,

@@ -33,7 +33,8 @@ impl AxisScale {
     }
 }
 
-/// A line with more points than this has about [`LONG_LINE_MARKS`] marks.
+/// Maximum number of points of a line that has a mark at each point. A longer line has about
+/// [`LONG_LINE_MARKS`] marks.
 const MAX_POINTS_WITH_MARKS: usize = 16;
 const LONG_LINE_MARKS: usize = 5;
 
@@ -53,7 +54,7 @@ fn chart(x_axis: Axis<'_>, y_axis: Axis<'_>, lines: &[&Line]) -> String {
     const TOP: f64 = 24.0;
     let points = || lines.iter().flat_map(|line| &line.points).filter(|(x, y)| x.is_finite() && y.is_finite());
     let (xs, ys) = (points().map(|point| point.0), points().map(|point| point.1));
-    // A logarithmic axis has no position for 0.
+    // A logarithmic axis has no position for 0, so an axis with 0 is linear.
     let from_zero = xs.clone().any(|x| x <= 0.0);
     let Some((x_scale, y_scale)) = Scale::of(xs.clone(), !from_zero && x_axis.scale.is_logarithmic(xs.clone()))
         .zip(Scale::of(ys.clone(), y_axis.scale.is_logarithmic(ys.clone())))

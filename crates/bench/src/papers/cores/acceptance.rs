@@ -1,4 +1,5 @@
-//! The benchmark `cores-acceptance`: the share of random tasks that admission accepts.
+//! The benchmark `cores-acceptance`, which determines the share of random tasks that admission
+//! accepts.
 //!
 //! All allocators get the same seeded task sets. The first part has the workload of the MC-ORB
 //! paper on two cores, by total utilization and balance factor. The second part has 2 to 128 cores
@@ -382,8 +383,8 @@ mod tests {
         let many = [Cell::measure(2, &workload_of(2), 2, 1), Cell::measure(4, &workload_of(4), 4, 1)];
         let values = judged(&balances, &many);
         let bounded = values.iter().filter(|value| value.bound.is_some()).count();
-        // Goals of fixed priorities: 4 cells x 2 and 2 cells x 1; of deadlines: 7 cells x 2; then 4
-        // cores, and the exhaustive search.
+        // Goals of fixed priorities: two in 4 cells and one in 2 cells. Goals of deadlines: two in
+        // 7 cells. One more goal is for 4 cores, and one for the exhaustive search.
         assert_eq!(bounded, 8 + 2 + 14 + 1 + 1);
         assert_eq!(bounds(FIXED, 195), [None, None]);
         assert_eq!((sets_of(1000, 2), sets_of(1000, 128), sets_of(2, 128)), (1000, 125, 1));

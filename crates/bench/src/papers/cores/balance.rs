@@ -1,5 +1,5 @@
-//! The benchmark `cores-balance`: the work of the kernel's load balancer while all tasks are bound
-//! to one core (table I of the MC-ORB paper).
+//! The benchmark `cores-balance`, which measures the work of the kernel's load balancer while all
+//! tasks are bound to one core (table I of the MC-ORB paper).
 //!
 //! The kernel's function profiler (tracefs) reports the number of attempts and their time. If the
 //! profiler is not permitted, /proc/schedstat reports the number only.
@@ -27,7 +27,7 @@ use crate::value::SingleValue;
 const BENCH: &str = "cores-balance";
 
 /// Number of tasks, and utilization of the core in percent. The paper has 100 percent in place of
-/// 90, but this would leave no time to other threads.
+/// 90, which would leave no time to other threads.
 const SETS: [(usize, u64); 4] = [(10, 60), (30, 60), (10, 90), (30, 90)];
 
 /// Names of the function that balances the load of cores, by version of the kernel.

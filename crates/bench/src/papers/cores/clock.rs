@@ -1,5 +1,5 @@
-//! The benchmark `cores-clock`: round trips between two cores, and the offset between the clocks
-//! that threads on them read (figures 1 to 4 of the MC-ORB paper).
+//! The benchmark `cores-clock`, which measures round trips between two cores, and the offset
+//! between the clocks that threads on them read (figures 1 to 4 of the MC-ORB paper).
 //!
 //! A thread on each core notes the time when the other thread has woken it, and then wakes the
 //! other thread. The clock is CLOCK_MONOTONIC.
@@ -67,7 +67,7 @@ struct Sample {
 }
 
 /// Returns the samples of a thread that noted the times `own`, while the other thread noted one of
-/// the times `other` between each two successive ones.
+/// the times `other` between each two successive times of `own`.
 fn samples(own: &[u64], other: &[u64]) -> Vec<Sample> {
     let between = own.windows(2).zip(other);
     let sample = |(own, &y): (&[u64], &u64)| {

@@ -1,4 +1,4 @@
-//! The benchmark `cores-decide`: the time of an admission decision about one task.
+//! The benchmark `cores-decide`, which measures the time of an admission decision about one task.
 //!
 //! The first part admits a task for which a core has room, from the stored analysis of the cores.
 //! The baseline is this decision without stored analysis. The second part has tasks for which other
@@ -54,9 +54,9 @@ impl Case {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// A core has room.
+    /// A core has room, so no other task moves.
     Direct,
-    /// Other tasks move.
+    /// Other tasks move to make room.
     Moved,
     Rejected,
 }

@@ -1,5 +1,5 @@
-//! The benchmark `cores-isolation`: calls of a task beside a task that overruns, a flooding client,
-//! and requests without a task, compared with the same calls alone.
+//! The benchmark `cores-isolation`, which measures calls of a task beside a task that overruns, a
+//! flooding client, and requests without a task, compared with the same calls alone.
 //!
 //! A core pool serves all requests on one core, where the task has the highest priority. All
 //! clients run on another core, where the task's client has the highest priority.

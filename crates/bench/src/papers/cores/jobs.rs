@@ -70,7 +70,7 @@ struct Stolen {
 }
 
 /// Returns the intervals between successive readings in which the stolen time has grown. A reading
-/// is a time in nanoseconds, and the stolen time in milliseconds up to it.
+/// is a time in nanoseconds, and the stolen time in milliseconds up to this time.
 fn stolen(readings: &[(u64, f64)]) -> Vec<Stolen> {
     let grown = readings.windows(2).filter(|pair| pair[1].1 > pair[0].1);
     grown.map(|pair| Stolen { from: pair[0].0, until: pair[1].0 }).collect()

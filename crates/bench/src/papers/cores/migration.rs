@@ -1,5 +1,5 @@
-//! The benchmark `cores-migration`: the time to move a thread to another core (table II of the
-//! MC-ORB paper).
+//! The benchmark `cores-migration`, which measures the time to move a thread to another core (table
+//! II of the MC-ORB paper).
 //!
 //! The time of a *self* migration is half of the time in which a thread moves itself to the other
 //! core and back. The other two numbers are the times of the system call by which a manager moves a

@@ -1,5 +1,5 @@
-//! The benchmark `cores-misses`: deadline misses of periodic clients whose servants compute (table
-//! IV of the MC-ORB paper).
+//! The benchmark `cores-misses`, which counts deadline misses of periodic clients whose servants
+//! compute (table IV of the MC-ORB paper).
 //!
 //! The task sets are those of the paper: two groups of tasks, total utilizations of 1.4 to 1.6 on
 //! two cores, deadlines equal to periods, rate-monotonic priorities. Each task is a client with a
@@ -241,7 +241,8 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
     values
 }
 
-/// Returns the lowest number of rounds per millisecond that a core computed while both computed.
+/// Returns the lowest number of rounds per millisecond that a core computed while both cores
+/// computed.
 fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     let deadline = clock::now() + 10 * CALIBRATION;
     let mut threads = Vec::new();

@@ -1,14 +1,17 @@
-//! The benchmark `cores-path`: the way of a task's request through the server (table III of the
-//! MC-ORB paper).
+//! The benchmark `cores-path`, which measures the way of a task's request through the server (table
+//! III of the MC-ORB paper).
 //!
 //! A bound task has a connection whose only reader is a thread on the task's core. The requests of
 //! a second task on this connection are handed over to a sleeping thread of their task's core, or
 //! to a thread that the pool borrows from another core. For comparison, calls to a thread per
 //! connection and to a lane of one thread are measured.
 //!
-//! In the other modes of a core pool a manager reads each request and hands it over, also to a
-//! borrowed thread; the thread that has read a request runs it; or the thread of a bound connection
-//! runs on any core.
+//! The other modes of a core pool are measured too:
+//!
+//! * A manager reads each request, and hands it over to a thread of the core or to a borrowed
+//!   thread.
+//! * The thread that has read a request runs it.
+//! * The thread of a bound connection runs on any core.
 //!
 //! Two other numbers are the time of a change that moves bound threads to another core, and the
 //! time of a rejected admission.
@@ -92,7 +95,7 @@ fn calls(
     progress.show(&format!("{BENCH}: {place}"));
     let cores = if client == served { CoreChoice::Shared(client) } else { CoreChoice::Separate(client, served) };
     let at_priority = Placement { cores, scheduling: Some(Scheduling::Fifo(PRIORITY)) };
-    // Lanes and core pools set the priorities of their threads.
+    // Lanes and core pools set the priorities of their threads, so their placement sets none.
     let lane_placement = Placement { cores, scheduling: None };
     let (plain, plain_reference) = start_echo(ServerArchitecture::PerConnection, LOOPBACK, &at_priority)?;
     let mut laned = start_server_with_lanes(&[PRIORITY], BaselineTransport::Tcp, &lane_placement)?;

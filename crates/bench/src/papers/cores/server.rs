@@ -15,8 +15,8 @@ use corelane::poa::{IdAssignment, ObjectId, PoaPolicies};
 use corelane::rt::{CorePool, CorePoolConfig, CorePoolMode, PriorityModel, RtPolicies, TaskBinder, TaskBinding};
 use corelane::{Orb, OrbBuilder};
 use corelane_sched::allocation::{Machine, Overheads};
-use corelane_services::cores::books::BooksLimits;
-use corelane_services::cores::{AdmissionConfig, DispatchCosts, MemoryBooks, charge_mode};
+use corelane_services::cores::registry::RegistryLimits;
+use corelane_services::cores::{AdmissionConfig, DispatchCosts, MemoryTaskRegistry, charge_mode};
 use corelane_sys::clock;
 
 use crate::Failure;
@@ -125,8 +125,8 @@ pub(crate) fn serve_admission(cores: &str, pool: &str) -> Result<(), Failure> {
         machine = charge_mode(machine, mode, DispatchCosts::default());
     }
     // The benchmark asks for more decisions per second than the default limits permit.
-    let limits = BooksLimits { max_decisions_per_second: 1_000_000, ..BooksLimits::default() };
-    let mut config = AdmissionConfig::with_books(MemoryBooks::new(machine, limits));
+    let limits = RegistryLimits { max_decisions_per_second: 1_000_000, ..RegistryLimits::default() };
+    let mut config = AdmissionConfig::with_registry(MemoryTaskRegistry::new(machine, limits));
     if let Some(mode) = mode {
         let pool = CorePoolConfig::default().cores(cores).threads_per_core(THREADS_PER_CORE);
         config = config.core_pool(pool.mode(mode));

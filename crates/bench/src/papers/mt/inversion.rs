@@ -1,5 +1,5 @@
-//! The benchmark `inversion`: a high-priority client beside floods of ordinary priority on the same
-//! server.
+//! The benchmark `inversion`, which measures the calls of a high-priority client beside floods of
+//! ordinary priority on the same server.
 
 use corelane_sys::thread::Scheduling;
 

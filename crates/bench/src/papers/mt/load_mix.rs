@@ -218,8 +218,8 @@ impl ResponseTimes {
         Summary::of(&self.all, self.whole)
     }
 
-    /// Returns the figure of these times; `None` without calls. The cost is that of all calls in
-    /// `seen`, because the processor time is known for the whole process only.
+    /// Returns the figure of the calls' response times; `None` without calls. The cost is that of
+    /// all calls in `seen`, because the processor time is known for the whole process only.
     pub(crate) fn figure(
         &self,
         label: FigureLabel,

@@ -1,5 +1,5 @@
-//! The benchmarks `mt`, `mt-equal`, `inversion` and `saturation`: the effect of low-priority
-//! clients on a high-priority client of the same server.
+//! The benchmarks `mt`, `mt-equal`, `inversion` and `saturation`, which measure the effect of
+//! low-priority clients on a high-priority client of the same server.
 //!
 //! `mt` and `mt-equal` are the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and
 //! n clients at lower priorities call at 10 Hz. The low priorities are all different (papers 1 and

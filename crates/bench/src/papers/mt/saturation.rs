@@ -1,5 +1,5 @@
-//! The benchmark `saturation`: a high-priority client beside a client of lower fixed priority that
-//! keeps nine tenths of the core busy.
+//! The benchmark `saturation`, which measures the calls of a high-priority client beside a client
+//! of lower fixed priority that keeps nine tenths of the core busy.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::value::SingleValue;
 
 const LOW: u8 = 10;
 
-/// A call counts as stalled if its reply comes later than this after the due time. The kernel's
-/// fair server takes up to 50 ms of each second from fixed priorities.
+/// A call counts as stalled if its reply comes more than this time after the call is due. The
+/// kernel's fair server takes up to 50 ms of each second from fixed priorities.
 const STALL: Duration = Duration::from_millis(5);
 
 const WORK: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ pub(crate) fn saturation(
         return Ok(());
     }
     let (calls, repetitions) = (calls(options, [100, 400, 4000]), repetitions(options));
-    // If the kernel chooses the cores, only two clients saturate the server's core.
+    // If the kernel chooses the cores, it takes two clients to saturate the server's core.
     let loads = if options.placement.cores == CoreChoice::Any { 2 } else { 1 };
     let priorities: Vec<u8> = std::iter::once(TOP_PRIORITY).chain(std::iter::repeat_n(LOW, loads)).collect();
     let rounds = rounds_for(WORK);

@@ -172,7 +172,7 @@ pub(super) fn laned(
     transport: BaselineTransport,
     options: &BenchOptions,
 ) -> Result<ServerUnderTest, Failure> {
-    // The lanes set the priorities of their threads.
+    // The lanes set the priorities of their threads, so the placement sets none.
     let placement = Placement { scheduling: None, ..options.placement };
     let mut server = start_server_with_lanes(priorities, transport, &placement)?;
     let references = listed(&mut server, "references")?;

@@ -27,7 +27,7 @@ const SETTLING_MS: usize = 300;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GuaranteedStream {
     pub(super) number: usize,
-    /// Bytes in each period.
+    /// Budget of the stream in bytes for each period.
     bytes: u32,
     pub(super) priority: u8,
 }

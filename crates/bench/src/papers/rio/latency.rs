@@ -178,7 +178,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Measures the `wanted` variants that the testbed has. The first one is the baseline.
+    /// Measures the `wanted` variants that the testbed has. The first variant is the baseline.
     pub(super) fn measure(
         testbed: &RioTestbed,
         wanted: &[ReceiveVariant],
@@ -205,7 +205,7 @@ impl Results {
         });
         let variants_of_group = measured.collect();
         let mut group = Group { title: title.clone(), compare: ComparedQuantity::Median, variants: variants_of_group };
-        // The receiver and the sender place themselves.
+        // The receiver and the sender place themselves, so the placement of the group sets nothing.
         let mut figures = harness::measure(&mut group, length, &Placement::default(), progress)?.figures;
         if condition != Condition::Idle {
             figures.iter_mut().for_each(|figure| figure.cost = None);

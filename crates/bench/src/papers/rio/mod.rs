@@ -1,5 +1,6 @@
-//! The benchmark `rio`: the experiments of Kuhns, Schmidt and Levine, "The Design and Performance
-//! of a Real-time I/O Subsystem" (RTAS 1999), with [`RioTransport`](corelane_rio::RioTransport).
+//! The benchmark `rio`, which repeats the experiments of Kuhns, Schmidt and Levine, "The Design and
+//! Performance of a Real-time I/O Subsystem" (RTAS 1999), with
+//! [`RioTransport`](corelane_rio::RioTransport).
 //!
 //! Receiver and sender are processes in two network namespaces, joined by a `veth` pair. The kernel
 //! removes namespaces and link when the processes end. All variants use the same interface, and the

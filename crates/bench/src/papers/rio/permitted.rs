@@ -39,7 +39,7 @@ pub(super) fn permitted_load(
     let (mut is_off, mut rates) = (vec![false; VARIANTS.len()], Vec::new());
     for percent in PARTS {
         let planned = rate * f64::from(percent) / 100.0;
-        // `SO_MAX_PACING_RATE` takes 32 bits.
+        // `SO_MAX_PACING_RATE` takes 32 bits, so a higher rate becomes the maximum.
         let bytes_per_second = (planned * 1e6).clamp(1.0, f64::from(u32::MAX)) as u32;
         let condition = Condition::Paced(PacedLoad { percent, bytes_per_second });
         let results = Results::measure(testbed, &VARIANTS, (Calls::Echo, condition), &options.run_length, progress)?;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::Orb;
-use corelane_net::{Endpoint, IoProperties, Listener, SpinPolicy, Stream, Tcp, Transport, Wait};
+use corelane_net::{Endpoint, IoProperties, Listener, SpinPolicy, Stream, TcpTransport, Transport, WaitLimit};
 use corelane_rio::feature_level::FeatureLevel;
 use corelane_rio::{RioConfig, RioTransport, StreamStatus};
 use corelane_sys::thread::{CpuSet, Scheduling, ThreadBuilder};
@@ -46,7 +46,7 @@ pub(super) fn object_stream(variant: ReceiveVariant) -> String {
 struct Receiver {
     core: usize,
     interface: String,
-    tcp: Arc<Tcp>,
+    tcp: Arc<TcpTransport>,
     sockets: Arc<RioTransport>,
     /// `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
@@ -61,7 +61,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
     let mut receiver = Receiver {
         core,
         interface: link::interfaces(std::process::id()).0,
-        tcp: Arc::new(Tcp::new()),
+        tcp: Arc::new(TcpTransport::new()),
         sockets: Arc::new(RioTransport::new(RioConfig::default().max_level(FeatureLevel::SocketOptions))),
         steering: None,
         is_steering: false,
@@ -150,7 +150,7 @@ impl Receiver {
                 (true, Some(steering)) if self.is_steering => Arc::new(HeldTransport(steering.clone())),
                 (true, _) => continue,
                 (false, _) if variant.uses_rio() => Arc::new(HeldTransport(self.sockets.clone())),
-                (false, _) => Arc::new(Tcp::new()),
+                (false, _) => Arc::new(TcpTransport::new()),
             };
             let (orb, reference) = serve_object(transport, variant.io(self.core).class, self.core)?;
             self.orbs.push(orb);
@@ -283,14 +283,14 @@ fn echo(stream: &dyn Stream) {
     loop {
         let mut received = 0;
         while received < message.len() {
-            match stream.recv(&mut message[received..], Wait::Block) {
+            match stream.recv(&mut message[received..], WaitLimit::Block) {
                 Ok(0) | Err(_) => return,
                 Ok(count) => received += count,
             }
         }
         let arrival = clock::now().as_nanos().to_ne_bytes();
         message.iter_mut().zip(arrival).for_each(|(into, byte)| *into = byte);
-        if !matches!(stream.send(&message, Wait::Block), Ok(ECHO_BYTES)) {
+        if !matches!(stream.send(&message, WaitLimit::Block), Ok(ECHO_BYTES)) {
             return;
         }
     }
@@ -298,7 +298,7 @@ fn echo(stream: &dyn Stream) {
 
 fn drain(stream: &dyn Stream, meter: &ByteMeter) {
     let mut chunk = vec![0; CHUNK];
-    while let Ok(count @ 1..) = stream.recv(&mut chunk, Wait::Block) {
+    while let Ok(count @ 1..) = stream.recv(&mut chunk, WaitLimit::Block) {
         meter.add(count);
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn is_trial(options: &BenchOptions) -> bool {
 /// above it.
 pub(super) const MIN_P999_CALLS: usize = 3_000;
 
-/// Removes the bounds of the values unless `is_long` is true and the run is no trial.
+/// Removes the bounds of the values unless `is_long` is true and the run is not a trial.
 pub(super) fn judged_if_long(options: &BenchOptions, is_long: bool, values: Vec<SingleValue>) -> Vec<SingleValue> {
     if is_long && !is_trial(options) {
         return values;

@@ -138,7 +138,7 @@ fn load(stream: StreamId, max_connections: u32) -> Result<LoadedSteeringProgram,
     })?;
     program.start_thread(stream, 0, QUEUE_FRAMES)?;
     program.set_processor(stream, 0, 0)?;
-    program.set_stream(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
+    program.set_delivery(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
     program.set_port(PORT, Some(PortRule::ServerPort))?;
     Ok(program)
 }

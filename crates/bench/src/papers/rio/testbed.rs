@@ -131,7 +131,7 @@ impl RioTestbed {
         self.variants_with(Calls::Echo)
     }
 
-    /// Returns the variants of these calls, the baseline first.
+    /// Returns the variants that can make `calls`, the baseline first.
     pub(super) fn variants_with(&self, calls: Calls) -> Vec<ReceiveVariant> {
         let has = |variant: &ReceiveVariant| match calls {
             Calls::Echo => self.ports.contains_key(variant.word()),
@@ -209,9 +209,9 @@ impl RioTestbed {
         frames(&mut self.processes.lock().receiver, variant.word())
     }
 
-    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all after
-    /// they have run together for the time `hold`. Returns the bytes that arrived in each
-    /// millisecond.
+    /// Starts best effort, and then one stream after another at intervals of `step`. Ends all of
+    /// them after they have run together for the time `hold`. Returns the bytes that arrived in
+    /// each millisecond.
     pub(super) fn guarantees(
         &self,
         variant: ReceiveVariant,
@@ -246,7 +246,7 @@ impl RioTestbed {
         let best_effort = measured(receiver, BULK)?;
         let streams = names.iter().map(|name| measured(receiver, name)).collect::<Result<Vec<Vec<u64>>, _>>()?;
         for (steered, bytes) in steered.into_iter().zip(&streams) {
-            // Half of the frames suffice, because the first ones arrive before the stream has
+            // Half of the frames suffice, because the first frames arrive before the stream has
             // accepted the connection.
             let frames = bytes.iter().sum::<u64>() / MAX_FRAME / 2;
             steered.end(receiver, frames)?;
@@ -254,8 +254,8 @@ impl RioTestbed {
         Ok(GuaranteeRun { best_effort, streams, alone, together })
     }
 
-    /// Sends bulk load for three times `step`, with calls of the variant during the second. Returns
-    /// the bytes that arrived in each millisecond, and the time at the end.
+    /// Sends bulk load for three times `step`, with calls of the variant during the second `step`.
+    /// Returns the bytes that arrived in each millisecond, and the time at the end.
     pub(super) fn bulk_beside_calls(
         &self,
         variant: ReceiveVariant,

@@ -9,7 +9,7 @@ pub(super) const PRIORITY: u8 = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveVariant {
-    /// The kernel's TCP, with all threads in the ordinary class.
+    /// The kernel's TCP, with all threads in the ordinary scheduling class.
     Kernel,
     /// The kernel's TCP, with the measured threads at a fixed priority: the baseline of the paper.
     KernelFifo,
@@ -17,8 +17,8 @@ pub(super) enum ReceiveVariant {
     SocketOptions,
     /// Real-time I/O at the level "stream steering", with a kernel thread of the stream's priority.
     Steered,
-    /// Real-time I/O at the level "stream steering", with a kernel thread of the ordinary class, as
-    /// in the paper's table.
+    /// Real-time I/O at the level "stream steering", with a kernel thread of the ordinary
+    /// scheduling class, as in the paper's table.
     SteeredOrdinary,
     /// Real-time I/O at the level "stream steering", with a budget in packets: a protocol thread of
     /// the receiver lets IP and TCP process the packets.
@@ -85,7 +85,7 @@ impl ReceiveVariant {
     }
 
     /// Returns the fixed priority of the threads that send and answer; `None` for the ordinary
-    /// class.
+    /// scheduling class.
     pub(super) fn priority(self) -> Option<u8> {
         (self != Kernel).then_some(PRIORITY)
     }

@@ -1,12 +1,12 @@
-//! The benchmark `switch`: the time that the operating system needs to switch a core between
-//! threads.
+//! The benchmark `switch`, which measures the time that the operating system needs to switch a core
+//! between threads.
 //!
 //! The tests are those of the papers. Each test has a variant with a second thread, and a variant
 //! in which one thread does equal work alone. The difference is the time of the switch:
 //!
 //! * *yield*: two threads of equal priority yield to each other.
-//! * *suspend-resume*: a thread wakes a thread of higher priority, which waits again. This takes two
-//!   switches.
+//! * *suspend-resume*: a thread wakes a thread of higher priority, which waits again. This takes
+//!   two switches.
 //! * *synchronized suspend-resume*: a thread of higher priority waits for a lock. The time is from
 //!   just before the release to just after the acquisition, which is one switch.
 //! * *across cores*, and without permission for fixed priorities: the two threads of the
@@ -48,7 +48,8 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities.
+        // The papers' threads have fixed priorities, so the benchmark uses one if the kernel
+        // permits it.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {

@@ -14,8 +14,8 @@ pub(crate) enum WakeMechanism {
 pub(crate) struct SwitchSetting {
     /// Core of the second thread; the first thread runs on the client's core.
     pub(crate) partner: Option<usize>,
-    /// Priority of the first thread; `None` means the ordinary class. The second thread's priority
-    /// is higher by one, or equal in the test of yielding.
+    /// Priority of the first thread; `None` means the ordinary scheduling class. The second
+    /// thread's priority is higher by one, or equal in the test of yielding.
     pub(crate) priority: Option<u8>,
     pub(crate) same_core: bool,
 }

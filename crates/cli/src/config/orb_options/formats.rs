@@ -8,13 +8,13 @@ use super::{ForeignOrb, Malformed};
 const MAX_SHOWN: usize = 60;
 const WITHOUT_VALUE: &[&str] =
     &["daemon", "debug", "gioplite", "help", "ignoredefaultsvcconffile", "skipserviceconfigopen", "version"];
-/// First words of directives.
+/// The first words of directives in `svc.conf`.
 const DIRECTIVES: &[&str] = &["dynamic", "static", "suspend", "resume", "remove", "stream"];
 
 #[derive(Debug)]
 pub(super) struct OrbOption {
     pub(super) line: usize,
-    /// The service in `svc.conf`.
+    /// The service in `svc.conf` to which the option belongs.
     pub(super) service: Option<String>,
     pub(super) shown: String,
     pub(super) content: OptionContent,
@@ -53,7 +53,7 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 /// Returns the options in a text, and their ORB if it is known. If `orb` is `None`, the first line
-/// that is no comment determines the format.
+/// that is not a comment determines the format.
 pub(super) fn parse(text: &str, orb: Option<ForeignOrb>) -> Result<(Option<ForeignOrb>, Vec<OrbOption>), Malformed> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let Some((number, first)) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#')) else {
@@ -85,7 +85,7 @@ fn omniorb(text: &str) -> Result<Vec<OrbOption>, Malformed> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // A reference in a line of the old form has an equals sign.
+        // A line of the old form is not split at an equals sign, which is part of the reference.
         let is_old_reference = line.strip_prefix("ORBInitRef").is_some_and(|rest| rest.starts_with([' ', '\t']));
         let pair = line.split_once('=').filter(|_| !is_old_reference);
         let Some((name, value)) = pair else {

@@ -125,7 +125,7 @@ pub(super) fn find(name: &str, orb: Option<ForeignOrb>, service: Option<&str>) -
         None => omniorb().or_else(tao),
     };
     match (found.unwrap_or(Without(UNKNOWN)), service) {
-        // In another service of TAO, an option applies to this service alone.
+        // The option of another service than TAO's naming service applies to that service alone.
         (InitialReference | DefaultInitialReference | Endpoints, Some(service)) if service != NAMING_LOADER => {
             Without("the commands do not have this service")
         }
@@ -184,7 +184,8 @@ impl Imported {
             PublishedEndpoints => {
                 for part in value.split(',').map(str::trim) {
                     match part.starts_with("giop:").then(|| endpoints::omniorb(part)) {
-                        // For an empty host, omniORB publishes an address of the machine.
+                        // For an endpoint without a host, omniORB publishes an address of the
+                        // machine, so the endpoint has no counterpart.
                         Some(Ok(address)) if !address.starts_with("tcp::") => self.publish.push(address),
                         Some(Err(refusal)) => self.refuse(place, shown, refusal)?,
                         Some(Ok(_)) | None => self.leave_out(place, shown, LISTS_ALL),

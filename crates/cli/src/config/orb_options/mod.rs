@@ -92,7 +92,7 @@ impl Imported {
         Imported { target, ..Imported::default() }
     }
 
-    /// Converts the options in a text. If `orb` is `None`, the first line that is no comment
+    /// Converts the options in a text. If `orb` is `None`, the first line that is not a comment
     /// determines the format.
     ///
     /// # Errors

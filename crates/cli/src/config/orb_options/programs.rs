@@ -17,7 +17,7 @@ const NUMBER: Refusal = Malformed("the value is a number");
 /// reason.
 const NO_SETTING: Refusal = NoCounterpart("");
 
-/// Converts an option. `name` is the option without `-ORB`; upper and lower case are equal in it.
+/// Converts an option. `name` is the option without `-ORB`, in upper or lower case.
 pub(super) fn convert(name: &str, value: &str) -> Result<Converted, Refusal> {
     // Text after a `#` is ignored.
     let value = value.split('#').next().unwrap_or_default().trim();

@@ -13,7 +13,8 @@ use corelane_services::events::{
 };
 
 const MAX_ENTRIES: usize = 1_000;
-/// Maximum value of `max_users`: a channel admits at most as many publications, and as many consumers.
+/// Maximum value of `max_users`. A channel admits at most this number of publications, and of
+/// consumers.
 const MAX_USERS: u32 = 256;
 
 const BUILDERS: [(&str, FilterBuilder); 2] = [("basic", FilterBuilder::Basic), ("prefix", FilterBuilder::Prefix)];
@@ -251,7 +252,8 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
     let filter = filter.map_err(|error| table.wrong_field("filter", &error.to_string()))?;
     let refusal = match EventFilter::build(file.builder, filter.dependencies().headers(), &limits) {
         Err(error) => Some(error.to_string()),
-        // The basic builder reads nested groups as groups beside each other.
+        // The basic builder reads nested groups as groups beside each other, so it builds another
+        // filter.
         Ok(built) if built != filter => Some("the basic builder has no groups inside groups".to_owned()),
         Ok(_) => None,
     };

@@ -113,7 +113,8 @@ fn check(file: &ChannelFile) -> CheckedChannel<'_> {
             jobs.extend(load.consumer_jobs(number, &reach.deliverable_sets, &publications));
         }
         if subscription.refusal.is_none() && subscription.rt_info.is_some() {
-            // A set with an event for best effort is in the least urgent lane, and delays no other.
+            // A delivery set with a best-effort event is in the least urgent lane, and delays no
+            // other set. So only sets of declared publications become jobs.
             let declared = |number: &usize| file.publications.get(*number).is_some_and(|it| it.rt_info.is_some());
             let (published, publications): (Vec<PublishedEventKind>, Vec<usize>) = published
                 .iter()

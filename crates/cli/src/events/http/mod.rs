@@ -50,8 +50,8 @@ pub(super) fn serve(address: SocketAddr, monitor: EventMonitor) -> Result<Socket
             let place = places.take();
             match listener.accept() {
                 Ok((stream, _)) => start(stream, bound, &monitor, place),
-                // The process may have too many open files, for example. Connections that end
-                // release some.
+                // Too many files may be open, for example. A later attempt succeeds when
+                // connections have ended.
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }

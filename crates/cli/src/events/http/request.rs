@@ -14,8 +14,8 @@ pub(super) enum RequestError {
     Malformed,
     /// The method is neither GET nor HEAD.
     Method,
-    /// The `Host` header names another host. Otherwise a page of the Internet whose name resolves
-    /// to this address could read the counts in a user's browser.
+    /// The `Host` header names another host. If the server answered, a page of the Internet whose
+    /// name resolves to this address could read the counts in a user's browser.
     Host,
     Version,
 }

@@ -96,7 +96,7 @@ fn consumers(monitor: &EventMonitor, name: &str, max: usize) -> Vec<Consumer> {
     let mut all: Vec<Consumer> = Vec::new();
     while all.len() < max {
         let after = all.last().map_or(0, |consumer| consumer.proxy);
-        // The channel may have been destroyed.
+        // A channel that has been destroyed has no consumers to show.
         let next = monitor.consumers_after(name, after).unwrap_or_default();
         if next.is_empty() {
             break;

@@ -92,7 +92,8 @@ impl Preprocessor<'_> {
             return self.expand_position(token);
         };
         if self.active.contains(&token.text) {
-            // The name of a macro inside its own expansion stays painted after the expansion.
+            // The name of a macro inside its own expansion stays marked (`painted`), so that no
+            // later expansion replaces it.
             let tokens: Arc<[Token]> = [Token { painted: true, ..*token }].into();
             self.expansions.push(Expansion { tokens, next: 0, of: None, barrier: false });
             return true;
@@ -275,7 +276,7 @@ impl Preprocessor<'_> {
             if self.expanded <= self.environment.limits.max_expanded_tokens {
                 self.report(Diagnostic::error(span, "macro arguments are nested too deeply"));
             }
-            // Each further level would copy the remaining tokens.
+            // Each further level would copy the remaining tokens, so the error ends all expansion.
             self.expanded = usize::MAX;
             return Some(Vec::new());
         }
@@ -317,7 +318,7 @@ impl Preprocessor<'_> {
             return None;
         }
         if parenthesised && !self.next_token().0.is(Punctuation::CloseParenthesis) {
-            self.report(Diagnostic::error(name.span.after(), "`)` was expected here"));
+            self.report(Diagnostic::error(name.span.end_position(), "`)` was expected here"));
             return None;
         }
         let text = if self.is_defined(name.text) { self.names.one } else { self.names.zero };

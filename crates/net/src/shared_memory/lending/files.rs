@@ -1,9 +1,9 @@
 //! The files that a side has passed to its peer, and those that it has received.
 //!
 //! Each file has one of [`SLOTS`] slots at the receiver. The sender chooses the slot, and says
-//! which slots the receiver must empty before. So the receiver decides nothing, and a sender that
-//! breaks a limit is at fault. Files and messages arrive in the order in which they were sent, so a
-//! message names a file that the receiver has, or that is in the channel.
+//! which other slots the receiver must empty first. So the receiver decides nothing, and a sender
+//! that breaks a limit is at fault. Files and messages arrive in the order in which they were sent,
+//! so a message names a file that the receiver has, or that is in the channel.
 //!
 //! | bytes of an announcement | content, little-endian |
 //! |---|---|
@@ -12,8 +12,9 @@
 //! | 16 to 19 | its slot |
 //! | 20 to 23 | slots to empty before, one bit each |
 //!
-//! The file's descriptor is passed with each announcement. The receiver publishes the number of the
-//! last announcement that it has taken, because a file that gives way exists until then.
+//! The file's descriptor is passed with each announcement. A file whose slot is emptied uses memory
+//! until the receiver has taken the announcement that empties the slot. So the receiver publishes
+//! the number of the last announcement that it has taken.
 
 use std::collections::VecDeque;
 use std::io;
@@ -68,8 +69,8 @@ pub(super) struct SentFiles {
     slots: Vec<Option<SentFile>>,
     announced: u64,
     uses: u64,
-    /// The sizes of the files that have given way, with the announcement at which the peer empties
-    /// their slots.
+    /// The number of the announcement at which the peer empties a slot, and the size of the slot's
+    /// file. The size counts against the limit until the peer has taken the announcement.
     given_way: VecDeque<(u64, usize)>,
     /// True after the socket has taken a part of an announcement. The channel is then unusable.
     is_cut: bool,
@@ -86,8 +87,9 @@ struct SentFile {
 
 impl SentFiles {
     /// Returns the number of a file for the peer, and passes the file if the peer does not have it.
-    /// The peer then has at most `limit` bytes. `taken` are the lowest bits of the number of the last
-    /// announcement that the peer has taken. Returns `None` if the file cannot be passed now.
+    /// The peer never has more than `limit` bytes of files. `taken` are the lowest bits of the
+    /// number of the last announcement that the peer has taken. Returns `None` if the file cannot
+    /// be passed now.
     pub(super) fn number(
         &mut self,
         file: &Arc<SealedFile>,
@@ -105,8 +107,8 @@ impl SentFiles {
 
     #[cold]
     fn pass(&mut self, file: &Arc<SealedFile>, channel: BorrowedFd<'_>, limit: usize, taken: u32) -> Option<u64> {
-        // While the peer takes nothing, the files in the channel's socket must not become more and
-        // more.
+        // The check bounds the number of files in the channel's socket while the peer takes
+        // nothing.
         let untaken = u64::from((self.announced as u32).wrapping_sub(taken));
         if self.is_cut || untaken >= SLOTS as u64 {
             return None;
@@ -129,7 +131,7 @@ impl SentFiles {
                 return None;
             }
             // The channel's socket is full or closed, or too many descriptors of this user are in
-            // sockets.
+            // sockets. The payload is then copied.
             Err(_) => return None,
         }
         self.announced = number;
@@ -145,8 +147,9 @@ impl SentFiles {
         Some(number)
     }
 
-    /// Chooses the slots that the peer must empty before it gets a file of `length` bytes: those
-    /// whose files have ended in this process, and as many of the longest unused as needed.
+    /// Chooses the slots that the peer must empty before it gets a file of `length` bytes: the
+    /// slots of files that have ended in this process, and as many of the least recently used as
+    /// needed.
     fn choose_emptied(&self, length: usize, limit: usize) -> u32 {
         let mut kept: Vec<(usize, &SentFile)> =
             self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?))).collect();
@@ -190,10 +193,11 @@ impl ReceivedFiles {
         self.announced
     }
 
-    /// Returns the file with this number. Receives files until it has arrived, and waits for none.
+    /// Returns the file with this number. Receives files from the channel up to this one, but does
+    /// not wait.
     ///
     /// # Errors
-    /// `InvalidData` if the peer has not passed the file, or if it broke a rule.
+    /// `InvalidData` if the peer has not passed the file, or has broken a rule.
     pub(super) fn find(&mut self, number: u64, channel: BorrowedFd<'_>, limit: usize) -> io::Result<LentFile> {
         for _ in 0..MAX_ANNOUNCEMENTS {
             if let Some(received) = self.slots.iter().flatten().find(|received| received.number == number) {

@@ -1,18 +1,18 @@
 //! Memory that the sides of a connection lend to each other, so that large payloads cross without a
 //! copy.
 //!
-//! A payload is a sealed file (`corelane_sys::sealed`). The sender passes its descriptor once, and
-//! then names the file by a number in each message that ends in its bytes. The descriptors go
-//! through the *channel*, a further Unix socket, because the connection's own socket refuses
-//! descriptors. The client opens the channel at the server's listener when one of the sides first
-//! has something to lend, and sends
+//! A payload is a sealed file (`corelane_sys::sealed`). The sender passes the file's descriptor
+//! once, and then names the file by a number in each message that ends in the file's bytes. The
+//! descriptors go through the *channel*, a further Unix socket, because the connection's own socket
+//! refuses descriptors. The client opens the channel at the server's listener when one of the sides
+//! first has something to lend, and sends this header:
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0 to 7 | `CLNLENDS` |
 //! | 8 to 19 | the connection's name, which the server has written into the rings' memory |
 //!
-//! Nobody waits for the channel: payloads are copied until the server has found it.
+//! No thread waits for the channel: payloads are copied until the server has found it.
 
 mod files;
 
@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use corelane_sys::buffer::Buffer;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::process;
-use corelane_sys::ring::RingNote;
+use corelane_sys::ring::SharedWord;
 use corelane_sys::sealed::SealedFile;
 use corelane_sys::socket::{self, Address, DescriptorFilterSocket, SocketOptions};
 
@@ -52,10 +52,10 @@ pub(super) struct Lending {
     ends: Arc<PeerState>,
     peer: Peer,
     side: Side,
-    /// The memory in bytes that this side maps of the peer at most, and lends at most.
+    /// Maximum memory in bytes that this side maps from the peer, and that it lends to the peer.
     limit: usize,
-    /// True if the peer belongs to the same user or is root. Memory is lent to no others, because a
-    /// process can keep what it was lent.
+    /// True if the peer belongs to the same user or is root. Other users get no lent memory,
+    /// because a process can keep lent memory for ever.
     is_trusted: bool,
     channel: OnceLock<DescriptorFilterSocket>,
     sent: PiMutex<SentFiles>,
@@ -68,7 +68,7 @@ enum Side {
     Server { channels: Arc<Channels>, name: Name },
 }
 
-/// The connections of a listener whose channels may still arrive.
+/// A listener's connections whose channels have not arrived yet.
 #[derive(Debug)]
 pub(super) struct Channels {
     waiting: PiMutex<HashMap<Name, Weak<Lending>>>,
@@ -87,17 +87,18 @@ impl Channels {
         Ok([random as u32 | 1, (random >> 32) as u32, self.named.fetch_add(1, Ordering::Relaxed)])
     }
 
-    /// Gives a client's channel to the connection that it names. Drops it if there is none.
+    /// Hands a client's channel to the connection that it names. Drops the channel if there is no
+    /// such connection, or if another user has opened the channel.
     pub(super) fn attach(&self, name: Name, channel: DescriptorFilterSocket, peer: &Peer) {
         let lending = self.waiting.lock().remove(&name).and_then(|lending| lending.upgrade());
         let Some(lending) = lending.filter(|lending| user_id(&lending.peer) == user_id(peer)) else { return };
         if lending.channel.set(channel).is_ok() {
-            lending.ends.rings.set_note(RingNote::ChannelFound, 1);
+            lending.ends.rings.publish_word(SharedWord::IsChannelFound, 1);
         }
     }
 }
 
-/// Returns the name in a client's header; `None` if it is the header of another connection.
+/// Returns the name in a client's header; `None` if the header does not open a channel.
 pub(super) fn parse_channel_header(header: &[u8; HEADER_BYTES]) -> Option<Name> {
     let (magic, rest) = header.split_first_chunk::<8>()?;
     let mut words = rest.chunks_exact(4).map_while(|octets| octets.first_chunk().copied().map(u32::from_le_bytes));
@@ -119,7 +120,7 @@ impl Lending {
     /// less than 64 KiB.
     pub(super) fn of_client(ends: &Arc<PeerState>, peer: &Peer, path: PathBuf, limit: usize) -> Option<Arc<Self>> {
         let side = Side::Client { path, attempts: AtomicU32::new(0) };
-        Self::new(ends, peer, side, limit, RingNote::ClientLimit)
+        Self::new(ends, peer, side, limit, SharedWord::ClientLendingLimit)
     }
 
     /// Creates the state of a server's connection, as [`of_client`](Self::of_client).
@@ -131,21 +132,24 @@ impl Lending {
     ) -> Option<Arc<Self>> {
         let name = channels.new_name().ok()?;
         let side = Side::Server { channels: Arc::clone(channels), name };
-        let lending = Self::new(ends, peer, side, limit, RingNote::ServerLimit)?;
+        let lending = Self::new(ends, peer, side, limit, SharedWord::ServerLendingLimit)?;
         channels.waiting.lock().insert(name, Arc::downgrade(&lending));
-        for (note, word) in [RingNote::Name2, RingNote::Name1, RingNote::Name0].into_iter().zip(name.into_iter().rev())
+        for (word, value) in
+            [SharedWord::ConnectionNameWord2, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord0]
+                .into_iter()
+                .zip(name.into_iter().rev())
         {
-            ends.rings.set_note(note, word);
+            ends.rings.publish_word(word, value);
         }
         Some(lending)
     }
 
-    fn new(ends: &Arc<PeerState>, peer: &Peer, side: Side, limit: usize, note: RingNote) -> Option<Arc<Self>> {
+    fn new(ends: &Arc<PeerState>, peer: &Peer, side: Side, limit: usize, word: SharedWord) -> Option<Arc<Self>> {
         let units = u32::try_from(limit / UNIT).unwrap_or(u32::MAX);
         if units == 0 {
             return None;
         }
-        ends.rings.set_note(note, units);
+        ends.rings.publish_word(word, units);
         let uid = user_id(peer);
         Some(Arc::new(Lending {
             ends: Arc::clone(ends),
@@ -164,19 +168,20 @@ impl Lending {
         if !self.is_trusted {
             return 0;
         }
-        let note = match self.side {
-            Side::Client { .. } => RingNote::ServerLimit,
-            Side::Server { .. } => RingNote::ClientLimit,
+        let word = match self.side {
+            Side::Client { .. } => SharedWord::ServerLendingLimit,
+            Side::Server { .. } => SharedWord::ClientLendingLimit,
         };
-        (self.ends.rings.note(note) as usize).saturating_mul(UNIT).min(self.limit)
+        (self.ends.rings.published_word(word) as usize).saturating_mul(UNIT).min(self.limit)
     }
 
-    /// Returns the channel if both sides have it. Otherwise makes the client open it.
+    /// Returns the channel if both sides have it. Otherwise opens the channel or, on the server,
+    /// asks the client to open it.
     fn channel(&self) -> Option<&DescriptorFilterSocket> {
         let rings = &self.ends.rings;
         match &self.side {
-            Side::Server { .. } if self.channel.get().is_none() => rings.set_note(RingNote::ChannelWanted, 1),
-            Side::Client { .. } if rings.note(RingNote::ChannelFound) == 0 => {
+            Side::Server { .. } if self.channel.get().is_none() => rings.publish_word(SharedWord::IsChannelWanted, 1),
+            Side::Client { .. } if rings.published_word(SharedWord::IsChannelFound) == 0 => {
                 self.open_channel();
                 return None;
             }
@@ -188,7 +193,7 @@ impl Lending {
     /// Opens the channel if the server wants to lend memory.
     #[inline]
     pub(super) fn open_if_wanted(&self) {
-        if self.ends.rings.note(RingNote::ChannelWanted) != 0 && self.channel.get().is_none() {
+        if self.ends.rings.published_word(SharedWord::IsChannelWanted) != 0 && self.channel.get().is_none() {
             self.open_channel();
         }
     }
@@ -196,7 +201,8 @@ impl Lending {
     #[cold]
     fn open_channel(&self) {
         let Side::Client { path, attempts } = &self.side else { return };
-        let name = [RingNote::Name0, RingNote::Name1, RingNote::Name2].map(|note| self.ends.rings.note(note));
+        let name = [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2]
+            .map(|word| self.ends.rings.published_word(word));
         if self.channel.get().is_some()
             || name[0] == 0
             || attempts.fetch_add(1, Ordering::Relaxed).min(MAX_ATTEMPTS) == MAX_ATTEMPTS
@@ -205,12 +211,13 @@ impl Lending {
         }
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
         let Ok(fd) = socket::connect_unix_without_waiting(&Address::Unix(path.clone()), &options) else { return };
-        let fd = DescriptorFilterSocket::for_unix_listener(fd);
-        // Another server may listen there now.
+        let fd = DescriptorFilterSocket::for_unix_socket(fd);
+        // Another server may listen at the path now, so the peer's credentials are compared.
         if credentials(fd.as_fd()) == self.peer
             && socket::send(fd.as_fd(), &channel_header(name), socket::WaitMode::Now).is_ok_and(|n| n == HEADER_BYTES)
         {
-            // Another thread may have opened a channel meanwhile; the server takes the first one.
+            // Another thread may have opened a channel since the check above. The server takes the
+            // channel that it accepts first.
             let _ = self.channel.set(fd);
         }
     }
@@ -222,11 +229,11 @@ impl MemoryLending for Lending {
         if limit == 0 {
             return None;
         }
-        let file = SealedFile::of(octets).filter(|file| file.length() <= limit)?;
+        let file = SealedFile::containing(octets).filter(|file| file.length() <= limit)?;
         let channel = self.channel()?;
-        let taken = self.ends.rings.note(match self.side {
-            Side::Client { .. } => RingNote::ServerTaken,
-            Side::Server { .. } => RingNote::ClientTaken,
+        let taken = self.ends.rings.published_word(match self.side {
+            Side::Client { .. } => SharedWord::ServerTakenFileCount,
+            Side::Server { .. } => SharedWord::ClientTakenFileCount,
         });
         let number = self.sent.lock().number(&file, channel.as_fd(), limit, taken)?;
         Some(LentReference { number, length: octets.len() as u64 })
@@ -241,11 +248,11 @@ impl MemoryLending for Lending {
         let taken = received.taken();
         drop(received);
         if taken != before {
-            let note = match self.side {
-                Side::Client { .. } => RingNote::ClientTaken,
-                Side::Server { .. } => RingNote::ServerTaken,
+            let word = match self.side {
+                Side::Client { .. } => SharedWord::ClientTakenFileCount,
+                Side::Server { .. } => SharedWord::ServerTakenFileCount,
             };
-            self.ends.rings.set_note(note, taken as u32);
+            self.ends.rings.publish_word(word, taken as u32);
         }
         let length = usize::try_from(reference.length).map_err(|_| wrong("the lent memory has fewer bytes"))?;
         file.message(head, length).map_err(|error| match error.kind() {

@@ -35,9 +35,9 @@ fn sides_of(peer: &Peer, client_limit: usize, server_limit: usize) -> (Option<Ar
 
 fn open_channel(client: &Lending, server: &Lending) {
     let (near, far) = socket::pair().unwrap();
-    client.channel.set(DescriptorFilterSocket::for_unix_listener(near)).unwrap();
+    client.channel.set(DescriptorFilterSocket::for_unix_socket(near)).unwrap();
     let Side::Server { channels, name } = &server.side else { panic!() };
-    channels.attach(*name, DescriptorFilterSocket::for_unix_listener(far), &own_peer());
+    channels.attach(*name, DescriptorFilterSocket::for_unix_socket(far), &own_peer());
 }
 
 fn sides(limit: usize) -> Sides {
@@ -67,7 +67,7 @@ impl Sides {
 }
 
 fn descriptor(octets: &SealedOctets) -> Arc<SealedFile> {
-    SealedFile::of(octets.as_ref()).unwrap()
+    SealedFile::containing(octets.as_ref()).unwrap()
 }
 
 #[test]
@@ -129,13 +129,13 @@ fn oldest_files_give_way_and_files_that_have_ended_go_first() {
     assert_eq!((send(&all[0]), send(&all[SLOTS])), (1, SLOTS as u64 + 1));
     assert!(sides.refused(2, 1).contains("taken back"));
     assert_eq!((send(&all[0]), send(&all[2])), (1, 3));
-    // The file of number 4 has ended, so that it gives way before all others.
+    // The file with number 4 has ended, so it gives way before all others.
     let mut all = all;
     all.remove(3);
     assert_eq!(send(&sealed(60_000, 1)), SLOTS as u64 + 2);
     assert!(sides.refused(4, 1).contains("taken back"));
     assert_eq!((send(&all[3]), send(&all[0])), (5, 1));
-    // Two files of half the limit leave room for no other one.
+    // Two files of half the limit leave room for no other file.
     let halves = [sealed(MIB / 2, 1), sealed(MIB / 2, 2)];
     let _ = halves.each_ref().map(send);
     assert!(sides.refused(1, 1).contains("taken back") && sides.refused(5, 1).contains("taken back"));
@@ -152,15 +152,16 @@ fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
         lent += 1;
         assert_eq!(number, lent);
     }
-    // Each file has ended in this process and so gives way, but is in the socket.
+    // Each file has ended in this process and gives way, but counts until the peer takes it from
+    // the socket.
     assert_eq!(lent, 5);
     assert_eq!(sides.take(lent, 1).unwrap().len(), 5);
     assert_eq!(lend(MIB / 4), Some(lent + 1));
     assert_eq!(sides.take(lent + 1, 1).unwrap().len(), 5);
     let small = (0..2 * SLOTS).filter_map(|_| lend(1)).count();
     assert_eq!(small, SLOTS);
-    // The peer can write any number.
-    sides.client.ends.rings.set_note(RingNote::ServerTaken, u32::MAX);
+    // The peer can write any number, also one that no announcement has.
+    sides.client.ends.rings.publish_word(SharedWord::ServerTakenFileCount, u32::MAX);
     assert_eq!(lend(1), None);
 }
 
@@ -218,7 +219,7 @@ fn peer_that_passes_files_without_end_is_refused() {
         });
         let refused = loop {
             let error = sides.take(u64::MAX, 1).unwrap_err().to_string();
-            // The reader is faster than the flood at times.
+            // At times the reader is faster than the flood, and finds the channel empty.
             if !error.contains("not passed") {
                 break error;
             }
@@ -227,7 +228,7 @@ fn peer_that_passes_files_without_end_is_refused() {
         let received = sides.server.received.lock();
         assert!(received.bytes() <= MIB, "{} bytes", received.bytes());
         drop(received);
-        let _ = socket::shutdown(sides.client.channel.get().unwrap().as_fd(), socket::Shutdown::Both);
+        let _ = socket::shutdown(sides.client.channel.get().unwrap().as_fd(), socket::ShutdownDirection::Both);
         flood.join().unwrap();
     });
 }
@@ -258,14 +259,18 @@ fn channel_is_taken_only_with_the_name_of_a_connection_and_once() {
     let server = Lending::of_server(&ends, &own_peer(), &channels, MIB).unwrap();
     let attach = |name, peer: &Peer| {
         let (_near, far) = socket::pair().unwrap();
-        channels.attach(name, DescriptorFilterSocket::for_unix_listener(far), peer);
-        ends.rings.note(RingNote::ChannelFound) != 0
+        channels.attach(name, DescriptorFilterSocket::for_unix_socket(far), peer);
+        ends.rings.published_word(SharedWord::IsChannelFound) != 0
     };
     let Side::Server { name, .. } = server.side else { panic!() };
-    assert_eq!([RingNote::Name0, RingNote::Name1, RingNote::Name2].map(|note| ends.rings.note(note)), name);
+    assert_eq!(
+        [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2]
+            .map(|word| ends.rings.published_word(word)),
+        name
+    );
     assert!(!attach([name[0], name[1], name[2] ^ 1], &own_peer()));
     assert!(attach(name, &own_peer()));
-    ends.rings.set_note(RingNote::ChannelFound, 0);
+    ends.rings.publish_word(SharedWord::IsChannelFound, 0);
     assert!(!attach(name, &own_peer()), "the name is used up");
     let other = Lending::of_server(&ends, &own_peer(), &channels, MIB).unwrap();
     assert_eq!(channels.waiting.lock().len(), 1);

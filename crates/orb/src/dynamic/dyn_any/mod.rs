@@ -186,8 +186,8 @@ impl DynAny {
         Ok(DynAny { parts: Arc::new(parts), top, borrow_depth: 0, client: None })
     }
 
-    /// Returns the TypeCode of the value. For an IDL `valuetype` this is the type of the value,
-    /// which may inherit from the type that the member or element has.
+    /// Returns the TypeCode of the value. For an IDL `valuetype` the result is the type of the
+    /// value, which may inherit from the type that the member or element has.
     #[must_use]
     pub fn type_code(&self) -> &TypeCode {
         &self.part().type_code
@@ -354,7 +354,8 @@ impl DynAny {
     }
 
     fn set_parts<'i>(&mut self, items: impl Iterator<Item = &'i DynAny> + Clone) -> Result<(), DynAnyError> {
-        // Items in the table of this value keep their identity.
+        // Items that are already in the table of this value are not copied, and keep their
+        // identity.
         let own: Vec<bool> = items.clone().map(|item| Arc::ptr_eq(&item.parts, &self.parts)).collect();
         let mut copied: HashMap<*const PartTable, HashMap<u32, u32>> = HashMap::new();
         let top = self.top;

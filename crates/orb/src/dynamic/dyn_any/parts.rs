@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn unreachable_parts_are_removed() {
-        let member = |name: &str, ty| ValueMember { name: name.into(), ty, public: true };
+        let member = |name: &str, ty| ValueMember { name: name.into(), ty, is_public: true };
         let next = TypeCode::recursive("IDL:Link:1.0");
         let state = [member("names", TypeCode::sequence(TypeCode::STRING, 0).unwrap()), member("next", next)];
         let link = TypeCode::value("IDL:Link:1.0", "Link", 0, None, state).unwrap();

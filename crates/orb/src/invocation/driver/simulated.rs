@@ -195,7 +195,7 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
                     };
                     continue;
                 }
-                Ok(Err(wanted)) if more() => connection.read_more(wanted, corelane_net::Wait::Now).err(),
+                Ok(Err(wanted)) if more() => connection.read_more(wanted, corelane_net::WaitLimit::Now).err(),
                 Ok(Err(_)) => {
                     self.waiting = Some((connection, id));
                     return BlockedOn::Reply;

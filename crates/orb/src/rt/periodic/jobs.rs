@@ -24,7 +24,7 @@ impl PeriodicJob {
         self.number
     }
 
-    /// Returns the number of releases between the previous job and this one that got no job.
+    /// Returns the number of releases between the previous job and this job that got no job.
     #[must_use]
     pub fn skipped_releases(&self) -> u64 {
         self.skipped
@@ -36,8 +36,8 @@ impl PeriodicJob {
         self.start_lateness
     }
 
-    /// Returns the time from now to the job's deadline, zero after the deadline. It can be the
-    /// time-out of the job's calls.
+    /// Returns the time from now to the job's deadline, zero after the deadline. The job can use
+    /// this time as the time-out of its calls.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.deadline_at.remaining()
@@ -58,7 +58,7 @@ pub struct PeriodicOverrun {
 
 /// The statistics of a periodic task since its start.
 ///
-/// No release is counted both in `started` and in `skipped`.
+/// No release is counted both in `started` and in `skipped_releases`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicTaskStatistics {
@@ -131,7 +131,7 @@ pub(super) fn run_jobs(
         let ended_at = clock.now();
         let response = ended_at.saturating_sub(release.at);
         let missed_releases = sequence.missed(ended_at);
-        // The overrun function may panic, so the job is counted before.
+        // The overrun function may panic, so the job is counted first.
         {
             let mut statistics = statistics.lock();
             statistics.completed += u64::from(has_succeeded);

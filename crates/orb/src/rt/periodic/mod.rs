@@ -104,8 +104,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets the time to the first release. It begins when the task's thread has connected to the
-    /// object, or has failed to connect. Default: zero.
+    /// Sets the time to the first release. This time begins when the task's thread has connected to
+    /// the object, or has failed to connect. Default: zero.
     pub fn start_delay(mut self, delay: Duration) -> Self {
         self.start_delay = delay;
         self
@@ -124,8 +124,8 @@ impl PeriodicTaskBuilder {
         self
     }
 
-    /// Sets a function that the task's thread calls after each overrun. It returns the rule for
-    /// this overrun, and replaces [`overrun_rule`](Self::overrun_rule).
+    /// Sets a function that the task's thread calls after each overrun. The function returns the
+    /// rule for this overrun, and replaces [`overrun_rule`](Self::overrun_rule).
     pub fn on_overrun(mut self, handler: impl FnMut(&PeriodicOverrun) -> OverrunRule + Send + 'static) -> Self {
         self.overrun_handler = Some(Box::new(handler));
         self
@@ -153,7 +153,7 @@ impl PeriodicTaskBuilder {
 
     /// Sets whether the task's calls have connections of their own
     /// ([`RtClientPolicies::private_connection`](super::RtClientPolicies::private_connection)). If
-    /// not, the policies of the reference, of the thread and of the ORB decide. Default: true.
+    /// false, the policies of the reference, of the thread and of the ORB decide. Default: true.
     pub fn private_connection(mut self, is_private: bool) -> Self {
         self.private_connection = is_private;
         self
@@ -163,7 +163,7 @@ impl PeriodicTaskBuilder {
     /// whose calls end when the task is stopped.
     ///
     /// The thread connects to the object before the first release, so the first job does not wait
-    /// for the connection. If this fails, the jobs' calls raise the exceptions.
+    /// for the connection. If the connection fails, the jobs' calls raise the exceptions.
     ///
     /// # Errors
     /// BAD_PARAM for a period of zero, a stack that is too small, and a core or priority that does
@@ -335,7 +335,8 @@ impl PeriodicTask {
 impl Drop for PeriodicTask {
     fn drop(&mut self) {
         let Some(thread) = &self.thread else { return };
-        // A job that drops its own task cannot wait for the end of its thread.
+        // A job that drops its own task cannot wait for the end of its thread, so it only requests
+        // the stop.
         let is_own_thread = thread.thread().id() == std::thread::current().id();
         self.request_stop();
         if !is_own_thread {

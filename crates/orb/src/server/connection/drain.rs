@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use corelane_net::{ShutdownMode, Wait};
+use corelane_net::{ShutdownDirection, WaitLimit};
 use corelane_sys::clock::Monotonic;
 use corelane_wire::Octets;
 
@@ -134,7 +134,7 @@ impl Connection {
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
         // A thread that uses the connection may hold the output lock for as long as the peer does
-        // not read.
+        // not read, so this thread takes the lock only of a vacated connection.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {
@@ -199,7 +199,7 @@ impl Connection {
                     }
                 }
                 CloseAction::EndWriting => {
-                    self.stream.shutdown(ShutdownMode::Write);
+                    self.stream.shutdown(ShutdownDirection::Write);
                     CloseOutcome::WritingEnded
                 }
                 CloseAction::Read if reads == MAX_DISCARD_READS => return DrainProgress::MoreInput,
@@ -225,7 +225,7 @@ impl Connection {
 
     fn discard_input(&self) -> CloseOutcome {
         let mut waste = [0; DISCARD_BYTES];
-        match self.stream.recv(&mut waste, Wait::Now) {
+        match self.stream.recv(&mut waste, WaitLimit::Now) {
             Ok(0) => CloseOutcome::PeerEnded,
             Ok(count) => CloseOutcome::Read(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => CloseOutcome::NothingToRead,
@@ -239,8 +239,9 @@ impl Connection {
     pub(crate) fn close_with_message(&self, last_message: &[u8]) {
         self.output.with(|writing| {
             if writing.queue.is_empty() {
-                // A peer that does not get the message sees the end of the stream.
-                let _ = self.stream.send(last_message, Wait::Now);
+                // An error is ignored: a peer that does not get the message sees the end of the
+                // stream.
+                let _ = self.stream.send(last_message, WaitLimit::Now);
             }
         });
         self.close();
@@ -249,7 +250,7 @@ impl Connection {
     #[cold]
     pub(crate) fn take_deferred(self: &Arc<Self>) -> Vec<(WaitingRequest, Message)> {
         let deferred = self.output.with(|writing| std::mem::take(&mut writing.deferred));
-        // Deferred requests are in the count of waiting requests, so it does not change.
+        // Deferred requests are in the count of waiting requests, so the count does not change.
         let waits = |UnsentRequest { message, read_at: since }| {
             (WaitingRequest { connection: Arc::clone(self), read_at: since, queued_bytes: None }, message)
         };

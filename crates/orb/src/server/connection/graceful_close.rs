@@ -122,7 +122,8 @@ impl GracefulClose {
                 }
                 self.after(CloseOutcome::Full)
             }
-            // The peer may block in sending, and perhaps reads nothing before its sending ends.
+            // The peer may block in sending, and perhaps reads nothing before its sending ends, so
+            // its input is read first.
             CloseOutcome::Full if !self.peer_half_closed => CloseAction::Read,
             CloseOutcome::WritingEnded => CloseAction::Read,
             CloseOutcome::Read(octets) => {

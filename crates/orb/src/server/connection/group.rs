@@ -10,12 +10,12 @@ pub(in crate::server) type GroupNumber = u8;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionGroup {
     is_watched: AtomicBool,
-    /// Zero before the first message.
+    /// The group of the peer's core; zero before the first message.
     peer: AtomicU8,
 }
 
 impl ConnectionGroup {
-    /// Stores if the groups watch the connection, and returns if they did before.
+    /// Stores whether the groups watch the connection, and returns whether they watched it before.
     pub(in crate::server) fn set_watched(&self, is_watched: bool) -> bool {
         // Relaxed: the output lock orders the changes.
         self.is_watched.swap(is_watched, Ordering::Relaxed)

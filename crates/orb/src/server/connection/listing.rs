@@ -28,8 +28,8 @@ impl Listing {
         self.0.fetch_or(bits, Ordering::AcqRel) & LISTED == 0
     }
 
-    /// Returns [`ReadCause::Readiness`] if it was one of the causes, or `None` if the connection
-    /// was not on the list.
+    /// Returns [`ReadCause::Readiness`] if input was reported for the connection, or `None` if the
+    /// connection was not on the list.
     pub(super) fn take(&self) -> Option<ReadCause> {
         match self.0.swap(0, Ordering::AcqRel) {
             0 => None,

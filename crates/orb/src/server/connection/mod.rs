@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI16, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::{ShutdownMode, Stream};
+use corelane_net::{ShutdownDirection, Stream};
 use corelane_sched::{Priority, PriorityBand};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
@@ -64,8 +64,8 @@ pub(crate) struct Connection {
     code_sets: AtomicU64,
     pub(crate) lane: Weak<dyn ConnectionLane>,
     pub(crate) handle: (u32, u32),
-    /// In seconds of the lane's coarse clock; [`eviction_rank::NO_MESSAGE`] before the first
-    /// message.
+    /// Time of the last complete message, in seconds of the lane's coarse clock;
+    /// [`eviction_rank::NO_MESSAGE`] before the first message.
     last_message_at: AtomicU32,
     accepted_at: Monotonic,
     /// The reading thread stores the flag `Relaxed` under the lock of `stall_detector`. A bit of
@@ -202,7 +202,7 @@ impl Connection {
 
     pub(crate) fn close(&self) -> bool {
         let first = self.state.apply(Transition::ShutDown);
-        self.stream.shutdown(ShutdownMode::Both);
+        self.stream.shutdown(ShutdownDirection::Both);
         first
     }
 
@@ -339,16 +339,17 @@ impl Drop for Connection {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use corelane_net::{Endpoint, Tcp, Transport};
+    use corelane_net::{Endpoint, TcpTransport, Transport};
 
     use super::*;
     use crate::clock;
 
     pub(in crate::server) fn detached_connection(memory_budget: &Arc<MemoryBudget>, mixed: bool) -> Arc<Connection> {
-        // A drop of the listener would close the peer's end, which waits in its backlog.
-        let listener = Box::leak(Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
+        // A drop of the listener would close the peer's end, which waits in its backlog, so the
+        // listener is leaked.
+        let listener = Box::leak(TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap());
         Arc::new(Connection::new(
-            Tcp::new().connect(listener.local_endpoint(), None).unwrap(),
+            TcpTransport::new().connect(listener.local_endpoint(), None).unwrap(),
             Weak::<crate::server::strategy::Lane>::new(),
             (0, 0),
             RequestBounds { max_waiting: 1, max_queued: 1, max_queued_bytes: 1 },

@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_wire::Octets;
@@ -111,7 +111,7 @@ impl Connection {
     /// Sends a message, after the bytes that are queued. If the transport has no room, blocks as
     /// `wait` permits, or queues the remaining bytes.
     #[inline]
-    pub(crate) fn send(&self, message: &[u8], wait: Wait) -> SendResult {
+    pub(crate) fn send(&self, message: &[u8], wait: WaitLimit) -> SendResult {
         match &self.output {
             OutputLock::Plain(writing) => self.send_contiguous(&mut writing.lock(), message, wait),
             OutputLock::Inheriting(writing) => self.send_inheriting(writing, message, wait),
@@ -119,12 +119,12 @@ impl Connection {
     }
 
     #[inline(never)]
-    fn send_inheriting(&self, writing: &PiMutex<WriteState>, message: &[u8], wait: Wait) -> SendResult {
+    fn send_inheriting(&self, writing: &PiMutex<WriteState>, message: &[u8], wait: WaitLimit) -> SendResult {
         self.send_contiguous(&mut writing.lock(), message, wait)
     }
 
     #[inline(always)]
-    fn send_contiguous(&self, writing: &mut WriteState, message: &[u8], wait: Wait) -> SendResult {
+    fn send_contiguous(&self, writing: &mut WriteState, message: &[u8], wait: WaitLimit) -> SendResult {
         if writing.closing.is_some() || !writing.queue.is_empty() || self.is_sent_in_slices(message.len()) {
             return self.send_slices_locked(writing, &[message], &Octets::copy_from, wait);
         }
@@ -141,7 +141,7 @@ impl Connection {
     }
 
     #[inline(never)]
-    pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: Wait) -> SendResult {
+    pub(crate) fn send_slices(&self, message: &[&[u8]], share: ShareBytes<'_>, wait: WaitLimit) -> SendResult {
         match &self.output {
             OutputLock::Plain(writing) => self.send_slices_locked(&mut writing.lock(), message, share, wait),
             OutputLock::Inheriting(writing) => self.send_slices_locked(&mut writing.lock(), message, share, wait),
@@ -154,12 +154,13 @@ impl Connection {
         writing: &mut WriteState,
         message: &[&[u8]],
         share: ShareBytes<'_>,
-        wait: Wait,
+        wait: WaitLimit,
     ) -> SendResult {
         if writing.closing.is_some() {
             return SendResult::Failed(SendError::Closing);
         }
-        // Under the output lock, because messages must be sent in the order in which memory is lent.
+        // Under the output lock, because messages must be sent in the order in which memory is
+        // lent.
         if let Some(short) = ShortMessage::new(&*self.stream, message) {
             return self.send_slices_locked(writing, &short.slices(), share, wait);
         }
@@ -191,7 +192,7 @@ impl Connection {
         message: &[&[u8]],
         share: ShareBytes<'_>,
         error: &io::Error,
-        wait: Wait,
+        wait: WaitLimit,
     ) -> SendResult {
         match error.kind() {
             io::ErrorKind::WouldBlock => self.send_remainder(writing, message, share, 0, wait),
@@ -200,11 +201,11 @@ impl Connection {
         }
     }
 
-    /// Sends the bytes after the first `sent`. Without room in the transport, blocks as `wait`
+    /// Sends the bytes after the first `sent`. If the transport has no room, blocks as `wait`
     /// permits, or queues the bytes.
     ///
     /// [`Flag::Congested`] is set before the last attempt, because epoll may report room to write
-    /// directly after it.
+    /// directly after this attempt.
     #[cold]
     fn send_remainder(
         &self,
@@ -212,7 +213,7 @@ impl Connection {
         message: &[&[u8]],
         share: ShareBytes<'_>,
         mut sent: usize,
-        wait: Wait,
+        wait: WaitLimit,
     ) -> SendResult {
         let mut announced = false;
         loop {
@@ -235,8 +236,8 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag, and epoll does not report the
-        // input again.
+        // A reading thread may have stopped because of the flag. Epoll does not report its input
+        // again, so the connection is listed.
         if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();
@@ -266,9 +267,9 @@ impl Connection {
         self.output.with(|writing| writing.waits_for_memory = false);
     }
 
-    /// Sends queued bytes without blocking. Returns true if this ended the congestion. Does nothing
-    /// after the graceful close has begun: [`advance_drain`](Self::advance_drain) then sends the
-    /// queue.
+    /// Sends queued bytes without blocking. Returns true if the call ended the congestion. Does
+    /// nothing after the graceful close has begun: [`advance_drain`](Self::advance_drain) then
+    /// sends the queue.
     #[cold]
     pub(crate) fn flush(&self) -> io::Result<bool> {
         self.output.with(|writing| {
@@ -284,7 +285,7 @@ impl Connection {
             let flushed =
                 flushed.map(|is_empty| is_empty && !writing.waits_for_memory() && self.state.clear(Flag::Congested));
             // Watching stops under the output lock, because the next holder of the lock may start
-            // it.
+            // it again.
             if matches!(flushed, Ok(true)) {
                 self.watch_writability(false);
             }
@@ -294,7 +295,7 @@ impl Connection {
 
     pub(super) fn flush_queue(&self, writing: &mut WriteState) -> io::Result<bool> {
         while !writing.queue.is_empty() {
-            match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, Wait::Now)) {
+            match writing.queue.send(SLICE, |slices| self.stream.send_vectored(slices, WaitLimit::Now)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -339,7 +340,7 @@ mod tests {
         assert!(inherits_priority(
             move |held| own.output.with(|_| held()),
             move || {
-                let _ = connection.send(b"an answer", Wait::Now);
+                let _ = connection.send(b"an answer", WaitLimit::Now);
             }
         ));
     }

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use corelane_wire::Octets;
 use corelane_wire::cdr::BORROW_THRESHOLD;
 
-/// Returns octets with the content of the slice. They may share the memory of the slice.
+/// Returns octets with the content of the slice. The octets may share the memory of the slice.
 pub(crate) type ShareBytes<'k> = &'k dyn Fn(&[u8]) -> Octets;
 
 const MAX_CHUNKS: usize = 8;
@@ -108,8 +108,8 @@ impl SendQueue {
         };
     }
 
-    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes as many
-    /// bytes as it returns.
+    /// Calls `send` with at most `max_bytes` bytes from the front of the queue, and removes the
+    /// number of bytes that `send` returns.
     pub(crate) fn send<E>(
         &mut self,
         max_bytes: usize,

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// | `Closed` | | | | |
 ///
 /// Retiring a connection does not change its state. `Vacate` follows when the last thread has left
-/// the connection, unless it ends at once because it was idle.
+/// the connection, unless the connection ends at once because it was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionState {
     Open = 0,

@@ -64,8 +64,8 @@ impl Connection {
 }
 
 impl WaitingRequest {
-    /// Defers the request if the connection is congested. Returns it if it may run, or if the
-    /// connection closes.
+    /// Defers the request if the connection is congested. Returns the request if it may run, or if
+    /// the connection closes.
     #[inline]
     pub(crate) fn defer(self, message: Message) -> Option<(WaitingRequest, Message)> {
         if self.connection.is_congested() { self.defer_locked(message) } else { Some((self, message)) }

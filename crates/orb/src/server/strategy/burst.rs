@@ -19,7 +19,8 @@ use crate::server::lane::{Lane, handle_of, token_of};
 use crate::server::worker::Worker;
 
 const TICK: Duration = Duration::from_millis(1);
-/// At this rate a message takes 5 us, about the cost of waking a thread.
+/// The lowest rate of a useful burst. At this rate a message takes 5 us, about the cost of waking a
+/// thread.
 const MIN_MESSAGES_PER_TICK: u32 = 200;
 const MAX_IDLE_TICKS: u32 = 10;
 const MIN_THRESHOLD: u32 = 64;
@@ -125,7 +126,7 @@ impl BurstMode {
         if role.backlogged_reads >= self.threshold.load(Ordering::Relaxed) && !self.roles.is_active() {
             // The burst begins when another thread takes the role of supervisor.
             role.backlogged_reads = 0;
-            if self.roles.request(token) {
+            if self.roles.try_request(token) {
                 role.runs_for = token;
             }
         }
@@ -158,7 +159,8 @@ impl BurstMode {
     ) -> io::Result<()> {
         if !worker.burst_role.is_runner() {
             if let Some(token) = self.stand_aside() {
-                // The runner may be in an upcall while messages are in the connection's buffer.
+                // The runner may still be in an upcall while messages are in the connection's
+                // buffer, so the lane's other threads must read them.
                 lane.list_handle(handle_of(token), ReadCause::Buffered);
             }
             return Ok(());
@@ -188,7 +190,7 @@ impl BurstMode {
 
 #[cfg(test)]
 mod tests {
-    use corelane_net::{Endpoint, Stream, Tcp, Transport, Wait};
+    use corelane_net::{Endpoint, Stream, TcpTransport, Transport, WaitLimit};
     use corelane_sys::lock::{LockScope, Mutex};
     use corelane_wire::Octets;
 
@@ -247,9 +249,9 @@ mod tests {
         let handler = orb.core().adapter();
         let config = PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 2 });
         let lane = strategy::Lane::new(config, Vec::new(), Duration::ZERO, None, None).unwrap();
-        let listener = Tcp::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
+        let listener = TcpTransport::new().listen(&Endpoint::tcp("127.0.0.1", 0)).unwrap();
         let connect = || {
-            let peer = Tcp::new().connect(listener.local_endpoint(), None).unwrap();
+            let peer = TcpTransport::new().connect(listener.local_endpoint(), None).unwrap();
             let accepted = std::iter::repeat_with(|| listener.accept()).find_map(Result::ok).unwrap();
             lane.adopt(handler, accepted);
             peer
@@ -262,10 +264,10 @@ mod tests {
             lane.step(handler, &mut worker, Some(Duration::ZERO)).unwrap();
         }
         let reply = Octets::from(vec![7; REPLY]);
-        let sent = connection.send_slices(&[&reply], &|part| Octets::copy_from(part), Wait::Now);
+        let sent = connection.send_slices(&[&reply], &|part| Octets::copy_from(part), WaitLimit::Now);
         assert!(sent == SendResult::Queued && lane.ready.has_begun());
         for other in &others {
-            other.send(CANCEL_REQUEST, Wait::Block).unwrap();
+            other.send(CANCEL_REQUEST, WaitLimit::Block).unwrap();
         }
         let burst_mode = Arc::new(BurstMode::new());
         let reads = Arc::new(Mutex::new("reads of a test", LockScope::Orb, vec![0; 1]));
@@ -275,11 +277,12 @@ mod tests {
             let read = move |_| {
                 let mut octets = vec![0; 256 << 10];
                 let mut received = reads.lock()[number - 1];
-                // The kernel may deliver octets and acknowledgements a little later.
+                // The kernel may deliver octets and acknowledgements a little later, so the peer
+                // reads for up to 200 ms.
                 let (before, begun) = (received, std::time::Instant::now());
                 while received == before && received < REPLY && begun.elapsed() < Duration::from_millis(200) {
                     for _ in 0..2 {
-                        received += std::iter::from_fn(|| reader.recv(&mut octets, Wait::Now).ok()).sum::<usize>();
+                        received += std::iter::from_fn(|| reader.recv(&mut octets, WaitLimit::Now).ok()).sum::<usize>();
                         std::thread::sleep(Duration::from_millis(2));
                     }
                 }
@@ -291,7 +294,7 @@ mod tests {
             lane.push(LaneTask::RunCollocated(ParkedRequest { bytes: 0, resume: Box::new(read) }));
         }
         worker.burst_role.runs_for = 7;
-        assert!(burst_mode.roles.request(7));
+        assert!(burst_mode.roles.try_request(7));
         std::thread::scope(|scope| {
             scope.spawn(|| burst_mode.roles.sleep_or_supervise(TICK, || true));
             while reads.lock().len() <= TASKS {

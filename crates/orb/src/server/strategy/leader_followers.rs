@@ -28,7 +28,7 @@ impl LeaderFollowers {
         LeaderFollowers { threads, burst_mode: (threads > 1 && best_effort).then(BurstMode::new) }
     }
 
-    /// Small programs have no burst mode.
+    /// Programs without the feature `spin` have no burst mode.
     #[inline]
     fn burst_mode(&self) -> Option<&BurstMode> {
         if cfg!(feature = "spin") { self.burst_mode.as_ref() } else { None }
@@ -89,7 +89,8 @@ impl<S: Architecture<S>> Architecture<S> for LeaderFollowers {
     }
 
     fn threads_in_core_groups(&self) -> usize {
-        // Lanes of real-time pools have cores and priorities of their own.
+        // Lanes of real-time pools have cores and priorities of their own, so they have no core
+        // groups.
         if self.burst_mode.is_some() { self.threads } else { 0 }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use corelane_sched::overload::{LaneLoad, OverloadAction};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::eventfd::EventFd;
-use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult};
+use corelane_sys::idle_threads::{IdleSlot, IdleThreads, MarkBusyResult, MarkIdleResult};
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_sys::poll;
 use corelane_sys::thread::{self, JoinHandle, Tid};
@@ -39,8 +39,8 @@ pub(crate) struct OverloadThread<S> {
     idle_threads: IdleThreads,
     wake: EventFd,
     lendable_threads: PiMutex<Vec<Arc<LendableThread<S>>>>,
-    /// While this number is smaller than the number of static threads, the overload thread does not
-    /// read.
+    /// Number of static threads that have started. The overload thread does not read before all of
+    /// them have started.
     started_static: AtomicU32,
     dynamic_threads: AtomicU32,
     dynamic_started: AtomicU32,
@@ -120,8 +120,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
     }
 
     /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
-    /// the lanes that may borrow it and have no idle thread, and with `own` the overload thread of
-    /// this lane.
+    /// the lanes that may borrow the thread and have no idle thread, and with `own` the overload
+    /// thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();
@@ -221,7 +221,7 @@ impl<S: HasOverloadThread> Lane<S> {
         overload.lendable_threads.lock().push(Arc::clone(&lendable));
         crate::server::nested_wait::enter(self, handler);
         // The thread restores the cached scheduling after a loan, so the cache must be filled
-        // before.
+        // first.
         let _ = thread_context::current_scheduling();
         if !dynamic {
             overload.started_static.fetch_add(1, Ordering::AcqRel);
@@ -258,17 +258,18 @@ impl<S: HasOverloadThread> Lane<S> {
             return Ok(true);
         }
         self.send_begun_first(handler.context());
-        overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot));
+        overload.notify_idle(overload.idle_threads.mark_idle(&lendable.slot) == MarkIdleResult::Monitored);
         let mut until = dynamic.then(|| Monotonic::now() + role.idle_thread_timeout);
         if self.has_ready() || self.is_stopping() {
             until = Some(Monotonic::now());
         }
         let is_lender = overload.is_lender();
         let waited = if is_lender {
-            // The thread takes no event while other lanes can borrow it.
+            // The thread takes no event while other lanes can borrow it, so it only waits until an
+            // event can be taken.
             poll::wait_readable_either(lendable.wake.as_fd(), self.readiness(worker), until).map(|(called, _)| {
                 if called {
-                    lendable.wake.drain();
+                    lendable.wake.take_notifications();
                 }
                 None
             })
@@ -304,9 +305,10 @@ impl<S: HasOverloadThread> Lane<S> {
                 lendable.slot.release();
                 return Ok(());
             }
-            // The lane that has claimed the thread sets the loan soon after the claim.
+            // The lane that has claimed the thread sets the loan soon after the claim, so this
+            // thread waits for the loan.
             let _ = poll::wait_readable(lendable.wake.as_fd(), None);
-            lendable.wake.drain();
+            lendable.wake.take_notifications();
         };
         {
             let _visit = thread_context::LaneVisit::begin(lane.identity(handler.context().stamp()), lane.scheduling());
@@ -332,7 +334,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 if poll::wait_readable(overload.wake.as_fd(), None).is_err() {
                     return;
                 }
-                overload.wake.drain();
+                overload.wake.take_notifications();
                 continue;
             }
             if let Err(error) = self.handle_overload(handler, &mut worker, overload, role) {
@@ -355,9 +357,10 @@ impl<S: HasOverloadThread> Lane<S> {
                 OverloadAction::Spawn => return self.spawn_dynamic(handler, overload),
                 OverloadAction::Borrow => {
                     if !self.borrow(overload) {
-                        // A thread of the lower lane may need the core to mark itself idle.
+                        // The overload thread sleeps, because a thread of the lower lane may need
+                        // the core to mark itself idle.
                         poll::wait_readable(overload.wake.as_fd(), Some(clock::now() + LENDER_WAIT))?;
-                        overload.wake.drain();
+                        overload.wake.take_notifications();
                     }
                     return Ok(());
                 }
@@ -366,7 +369,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         if !role.overload_rules.can_accept_request(now) {
             poll::wait_readable(overload.wake.as_fd(), None)?;
-            overload.wake.drain();
+            overload.wake.take_notifications();
             return Ok(());
         }
         if let Some(reading) = self.ready.take_read() {
@@ -375,7 +378,7 @@ impl<S: HasOverloadThread> Lane<S> {
         }
         let (wake, work) = poll::wait_readable_either(overload.wake.as_fd(), self.readiness(worker), None)?;
         if wake {
-            overload.wake.drain();
+            overload.wake.take_notifications();
         }
         if work
             && !overload.idle_threads.has_idle()
@@ -458,7 +461,7 @@ impl<S: HasOverloadThread> Lane<S> {
                 let work = first.lock().take();
                 self.ready.push_front(work);
                 poll::wait_readable(overload.wake.as_fd(), None)?;
-                overload.wake.drain();
+                overload.wake.take_notifications();
             }
         }
         Ok(())
@@ -469,8 +472,8 @@ impl<S: HasOverloadThread> Lane<S> {
         lower.any(|lower| self.borrow_from(&lower))
     }
 
-    /// Borrows an idle thread of `lower` for a request of this lane. Returns false if `lower` has no
-    /// idle thread, but true, without borrowing, if the ready list of this lane has no request.
+    /// Borrows an idle thread of `lower` for a request of this lane. Returns false if `lower` has
+    /// no idle thread, but true, without borrowing, if the ready list of this lane has no request.
     fn borrow_from(self: &Arc<Self>, lower: &Lane<S>) -> bool {
         let Some(lender) = lower.overload() else { return false };
         let lendable_threads = lender.lendable_threads.lock();

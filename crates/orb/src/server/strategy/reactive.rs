@@ -31,7 +31,7 @@ impl<S: Architecture<S>> Architecture<S> for Reactive {
     }
 
     fn default_nested_wait(&self) -> NestedWait {
-        // A blocked thread could run no other request.
+        // If the only thread blocked, no other request could run.
         SERVE_WHILE_WAITING
     }
 }

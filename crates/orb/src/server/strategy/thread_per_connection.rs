@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::thread::{JoinHandle, ThreadBuilder};
 
@@ -119,12 +119,12 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
     let mut worker = Worker::new();
     loop {
         if connection.is_read_paused() {
-            // The shared threads continue when the pause of reading ends.
+            // The lane's shared threads serve the connection when the pause of reading ends.
             return nested_wait::release_dedicated_connection();
         }
         let Some(mut turn) = connection.read_state.try_enter() else { return };
         let (message, more) =
-            match turn.with(|reading| worker.read(reading, connection, handler.context(), Wait::Block)) {
+            match turn.with(|reading| worker.read(reading, connection, handler.context(), WaitLimit::Block)) {
                 ReadResult::InPlace { more } => (None, more),
                 ReadResult::Message { message, more } => (Some(message), more),
                 ReadResult::Incomplete => continue,
@@ -149,7 +149,7 @@ fn serve<S: Architecture<S>, H: RequestHandler>(lane: &Arc<Lane<S>>, handler: &A
         }
         // While it holds the output lock, this thread must not wait for the peer if other threads
         // may send.
-        let wait = if moves || connection.has_handed_over() { Wait::Now } else { Wait::Block };
+        let wait = if moves || connection.has_handed_over() { WaitLimit::Now } else { WaitLimit::Block };
         let goes_on = match message {
             None => worker.dispatch_in_place(handler, connection, wait),
             Some(message) => worker.dispatch(handler, connection, message, wait, Duration::ZERO),

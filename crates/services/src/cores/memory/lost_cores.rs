@@ -1,7 +1,7 @@
 //! The loss and the return of cores, and cores that the kernel refuses to a task.
 //!
 //! A task that loses its core remembers it as its home. The task moves to a core with room, the
-//! most critical task first, or is demoted: it has no core until one has room. When its home
+//! most critical task first, or is demoted: it has no core until a core has room. When its home
 //! returns, the task returns there if there is room.
 
 use std::cmp::Reverse;
@@ -9,14 +9,14 @@ use std::cmp::Reverse;
 use corelane_sched::allocation::{AllocationStep, Machine, admit};
 use corelane_sched::task::{CoreId, Task, TaskId};
 
-use super::{EntryState, MemoryBooks};
-use crate::cores::books::LostCoresOutcome;
+use super::{EntryState, MemoryTaskRegistry};
+use crate::cores::registry::LostCoresOutcome;
 
-impl MemoryBooks {
+impl MemoryTaskRegistry {
     pub(super) fn change_lost_cores(&mut self, lost: &[CoreId]) -> LostCoresOutcome {
         let is_lost = |core: &CoreId| lost.contains(core);
         let known: Vec<CoreId> = self.all_cores.iter().map(|core| core.id).collect();
-        let was_lost = |books: &Self, core: &CoreId| !books.machine.cores.iter().any(|usable| usable.id == *core);
+        let was_lost = |registry: &Self, core: &CoreId| !registry.machine.cores.iter().any(|usable| usable.id == *core);
         let newly_lost = known.iter().filter(|core| is_lost(core) && !was_lost(self, core)).copied().collect();
         let returned = known.iter().filter(|core| !is_lost(core) && was_lost(self, core)).copied().collect();
         let mut change =
@@ -90,8 +90,9 @@ impl MemoryBooks {
         }
     }
 
-    /// Gives tasks without a core a core that has room for them, and cancels reserved chains of
-    /// which a stage finds none. `displaced` are the tasks that lose their core in this change.
+    /// Gives tasks without a core a core that has room for them. Cancels a reserved chain if no
+    /// core has room for one of its stages. `displaced` are the tasks that lose their core in this
+    /// change.
     pub(super) fn place_homeless(&mut self, displaced: &[TaskId], change: &mut LostCoresOutcome) {
         for id in self.by_criticality(|_, core| core.is_none()) {
             let Some(entry) = self.entries.get(&id) else { continue };

@@ -1,4 +1,4 @@
-//! Saving and restoring of books in memory, and taking back what cannot be saved.
+//! Saving and restoring of a task registry in memory, and the undoing of changes that cannot be saved.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use corelane_sched::allocation::{TaskSet, is_schedulable};
 use corelane_sched::task::{CoreId, Nanos, Task, TaskId, Timing};
 
-use super::{Entry, EntryState, MemoryBooks, transition};
-use crate::cores::books::{BooksRefusal, LostCoresOutcome, TaskAdmission, TaskToken};
+use super::{Entry, EntryState, MemoryTaskRegistry, transition};
 use crate::cores::records::SavedPromise;
-use crate::cores::saving::SavedBooks;
+use crate::cores::registry::{LostCoresOutcome, RegistryRefusal, TaskAdmission, TaskToken};
+use crate::cores::saving::SavedTaskRegistry;
 
 /// The state of a task before a change of its timing. The old timing keeps its share of the core,
 /// so that the change can be taken back.
@@ -44,7 +44,7 @@ impl Entry {
     }
 }
 
-impl MemoryBooks {
+impl MemoryTaskRegistry {
     pub(in crate::cores) fn last_number(&self) -> u64 {
         self.last_number
     }
@@ -74,9 +74,9 @@ impl MemoryBooks {
         changed.chain(saved.keys().filter(has_ended).map(|task| (*task, None))).collect()
     }
 
-    /// Enters saved promises into new books. Their leases begin now. If a core is absent or
-    /// overloaded, the tasks that do not fit on it move to other cores or are demoted.
-    pub(in crate::cores) fn restore(&mut self, saved: &SavedBooks) {
+    /// Enters saved promises into a new task registry. Their leases begin now. If a core is absent
+    /// or overloaded, the tasks that do not fit on it move to other cores or are demoted.
+    pub(in crate::cores) fn restore(&mut self, saved: &SavedTaskRegistry) {
         self.last_number = saved.number;
         self.server_data.clone_from(&saved.server_data);
         let mut displaced = Vec::new();
@@ -133,26 +133,26 @@ impl MemoryBooks {
         token: TaskToken,
         timing: Timing,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal> {
+    ) -> Result<TaskAdmission, RegistryRefusal> {
         self.advance(now);
         let entry = self.owned(task, token)?.clone();
         let EntryState::Promised { .. } = entry.state else {
             return Err(if matches!(entry.state, EntryState::Reserved { .. } | EntryState::Pending { .. }) {
-                BooksRefusal::NotAdmittedYet
+                RegistryRefusal::NotAdmittedYet
             } else {
-                BooksRefusal::NotFound
+                RegistryRefusal::NotFound
             });
         };
         let Some(core) = entry.core else {
-            return Err(if entry.is_refused() { BooksRefusal::KernelRefused } else { BooksRefusal::CoreLost });
+            return Err(if entry.is_refused() { RegistryRefusal::KernelRefused } else { RegistryRefusal::CoreLost });
         };
         if self.revocable.contains_key(&task) {
-            return Err(BooksRefusal::NotSavedYet);
+            return Err(RegistryRefusal::EarlierTimingNotSaved);
         }
-        timing.check().map_err(BooksRefusal::TimingOutOfRange)?;
+        timing.check().map_err(RegistryRefusal::TimingOutOfRange)?;
         self.count_decisions(1)?;
         if self.count_with_shares() >= self.limits.max_tasks {
-            return Err(BooksRefusal::Full(self.limits.max_tasks));
+            return Err(RegistryRefusal::Full(self.limits.max_tasks));
         }
         self.check_quota(&entry.client, 0, timing.utilization(), Some(task))?;
         let changed = Task { timing, ..entry.task(task) };
@@ -171,7 +171,8 @@ impl MemoryBooks {
         let has_started = entry.starts_at < self.now;
         let until = if has_started { self.now.saturating_add(old.deadline) } else { self.now };
         if core == plan.core {
-            // A task that has not started may wait for the shares of other tasks.
+            // A task that has not started keeps its start, because it may wait for the shares of
+            // other tasks.
             starts_at = starts_at.max(if has_started { until } else { entry.starts_at });
         }
         if old != timing {
@@ -182,7 +183,7 @@ impl MemoryBooks {
             // The timing is the same, so there is no change to take back.
             self.leave_share(old, core);
         }
-        let Some(entry) = self.entries.get_mut(&task) else { return Err(BooksRefusal::NotFound) };
+        let Some(entry) = self.entries.get_mut(&task) else { return Err(RegistryRefusal::NotFound) };
         entry.request.timing = timing;
         (entry.core, entry.starts_at) = (Some(plan.core), starts_at);
         self.counts.promised += 1;
@@ -221,7 +222,7 @@ impl MemoryBooks {
         self.revocable.iter().map(|(task, old)| (*task, old.timing)).collect()
     }
 
-    /// Takes back what is not saved: new promises, changes of timings, and longer leases.
+    /// Undoes the changes that are not saved: new promises, changes of timings, and longer leases.
     pub(in crate::cores) fn take_back(&mut self, saved: &BTreeMap<TaskId, SavedPromise>) {
         let promised: Vec<TaskId> =
             self.entries.iter().filter(|(_, entry)| entry.is_promised()).map(|(task, _)| *task).collect();
@@ -257,7 +258,7 @@ impl MemoryBooks {
         if has_share {
             self.set.insert(taken, old.core);
         } else {
-            // A task that has no room stays demoted.
+            // A task for which no core has room stays demoted.
             self.place_beside(&taken, taken);
         }
     }

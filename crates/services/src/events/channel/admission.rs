@@ -97,7 +97,8 @@ impl SharedChannel {
         let Some(ScheduleConfig { schedule, listener }) = &self.config.schedule else { return Ok(None) };
         let admission = self.admission.lock();
         let lanes = self.config.lanes.rt_infos().into_vec();
-        // Peers that are disconnected after this only lessen the load.
+        // The state is not locked during the analysis: peers that are disconnected after this block
+        // only lessen the load.
         let load = {
             let state = self.state.lock();
             match &candidate {
@@ -141,7 +142,7 @@ mod tests {
             let counts = reader.statistics().surplus.not_admitted + reader.shared().summary().surplus.not_admitted;
             results.send((counts, reader.refusals().len())).unwrap();
         });
-        // The calls need far less than 60 s. A call that waits for the analysis never ends.
+        // The calls need far less than 60 s. A call that waited for the analysis would not end.
         assert_eq!(read.receive_until(Some(now() + Duration::from_secs(60))).unwrap(), Some((0, 0)));
         drop(analysis);
         thread.unwrap().join().unwrap();

@@ -245,8 +245,9 @@ impl EventChannelBuilder {
     /// Permits gateways of clients, which take the channel's events with their paths and bring
     /// events that have come through other channels. Without permission such calls raise
     /// NO_PERMISSION; gateways in the channel's process stay permitted. Default: permitted. A
-    /// client that is no gateway can misuse this: if it brings events under the identity of another
-    /// channel, the channel takes later events of that channel for duplicates.
+    /// client that is not a gateway can misuse the permission. If it brings events under the
+    /// identity of another channel, the channel drops later events of that other channel as
+    /// duplicates.
     #[must_use]
     pub fn allow_gateways_by_clients(mut self, is_permitted: bool) -> Self {
         self.config.is_joined_by_clients = is_permitted;
@@ -379,7 +380,7 @@ impl EventChannelBuilder {
         let durable = self.durable.map(|(store, retention)| DurablePart::new(store, retention));
         let lanes = self.config.lanes.clone();
         let shared = Arc::new(SharedChannel::new(self.name, self.router, self.config, poa.clone(), durable));
-        // Ends the threads if an error follows.
+        // The drop of this value ends the threads if an error follows.
         let end = ChannelEnd(Arc::clone(&shared));
         let (timeouts, callbacks) = (Arc::clone(&shared), Arc::clone(&shared));
         thread::ThreadBuilder::new()
@@ -409,7 +410,7 @@ impl EventChannelBuilder {
                 Err(exception) => {
                     gateways.iter().for_each(Gateway::stop);
                     if is_new {
-                        // A store that fails keeps the channel.
+                        // Ignores an error: a failing store keeps the record of the channel.
                         let _ = shared.remove_stored();
                     }
                     shared.end(false);

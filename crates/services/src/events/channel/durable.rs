@@ -62,7 +62,8 @@ impl SharedChannel {
             return Err(PublishFailure::System(system(Kind::BadParam, "the supplier does not publish such events")));
         }
         let stored = durable.stream().and_then(|stream| stream.finish(stream.begin(octets)?));
-        // Consumers have the event, also if the store has refused it.
+        // The completion status is MAYBE, because consumers have the event even if the store has
+        // refused it.
         let failed = |error| PublishFailure::System(SystemException::from(error).with_completion(Completion::Maybe));
         stored.map_err(failed)
     }
@@ -97,15 +98,15 @@ impl SharedChannel {
         pushed.map(|()| is_routed)
     }
 
-    /// Opens the stream of a durable channel, and lets the channel's objects take requests. The
-    /// stream is opened after the channel has its plain keys: a refused channel is not in the
-    /// store, where later starts would find it. Returns true if the store had no such channel.
+    /// Opens the stream of a durable channel, and lets the channel's objects take requests. Called
+    /// when the channel has its plain keys, so that a refused channel is not in the store, where
+    /// later starts would find it. Returns true if the store had no such channel.
     pub(super) fn open_and_activate(&self) -> Result<bool, SystemException> {
         let is_new = self.durable.as_ref().map(|durable| durable.open(&self.name)).transpose()?.unwrap_or_default();
         let activated = self.poa.manager().activate();
         activated.inspect_err(|_| {
             if is_new {
-                // A store that fails keeps the channel.
+                // Ignores an error: a failing store keeps the record of the channel.
                 let _ = self.remove_stored();
             }
         })?;

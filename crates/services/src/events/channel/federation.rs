@@ -37,7 +37,7 @@ pub(in crate::events) struct Federation {
 #[derive(Default)]
 struct Known {
     seen: SeenEvents,
-    /// The gateways by their proxies, also those whose connection has ended.
+    /// The gateways by their proxies, including gateways whose connection has ended.
     outlets: BTreeMap<ProxyId, Outlet>,
     /// The suppliers of the events that gateways bring, by the lane that the events name.
     inlets: HashMap<i32, ProxyId>,
@@ -56,8 +56,8 @@ impl Known {
         removed.map(|(proxy, _)| proxy).collect()
     }
 
-    /// Adds an outlet in place of all others of its gateway. Returns the proxies of those; `None`
-    /// at the maximum.
+    /// Adds an outlet, which replaces the other outlets of its gateway. Returns the proxies of the
+    /// replaced outlets; `None` if the channel has its maximum number of gateways.
     fn add(&mut self, proxy: ProxyId, outlet: Outlet) -> Option<Vec<ProxyId>> {
         let earlier = self.remove(&outlet.gateway);
         if self.outlets.len() >= MAX_GATEWAYS {
@@ -119,7 +119,7 @@ impl SharedChannel {
             known.retain(|(proxy, _)| state.router.connection(*proxy).is_some());
             state.router.wanted_events()
         };
-        // Each channel makes its own gap events.
+        // Each channel makes its own gap events, so gateways do not pass them.
         wanted.retain(|(event_type, _)| *event_type != EventType::GAP.0);
         let behind = known.iter().map(|(_, demands)| &demands[..]);
         let key = |(event_type, source): (i32, i32)| EventKey { event_type, source };
@@ -128,8 +128,8 @@ impl SharedChannel {
         demand::reported(self.channel_number(), wanted, behind).into_iter().map(demand).collect()
     }
 
-    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends:
-    /// the gateway has lost the answer to a call, and connects again.
+    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends,
+    /// because a gateway connects again after it has lost the answer to a call.
     pub(in crate::events) fn open_outlet(
         self: &Arc<Self>,
         gateway: &GatewayConsumerRef,

@@ -51,7 +51,7 @@ impl SharedChannel {
                 Ok((value, true)) => {
                     next_at = now;
                     let event = StoredEvent::of_value(value, &self.config.cos_events, now);
-                    // If the supplier has been disconnected, the loop ends.
+                    // Ignores a refusal: if the supplier has been disconnected, the loop ends.
                     let _ = self.push(proxy, std::iter::once(event));
                     CallResult::Done
                 }
@@ -73,8 +73,8 @@ impl SharedChannel {
         }
     }
 
-    /// Waits until the time of the next question. Returns false if the supplier is not connected
-    /// any more.
+    /// Waits until the time of the next question. Returns false if the supplier is no longer
+    /// connected.
     fn wait_for_turn(&self, proxy: ProxyId, peer: &Arc<Peer>, health: &ConsumerHealth, next_at: Nanos) -> bool {
         let mut state = self.state.lock();
         while state.router.supplier(proxy).is_some_and(|connected| Arc::ptr_eq(connected, peer)) {

@@ -82,7 +82,7 @@ impl Committer {
                 load(&*self.store)?
             }
         };
-        // Each failure adds a channel, so the loop ends.
+        // Each failure adds a channel to `damaged`, so the loop ends.
         loop {
             match self.attempt_from(&ledger, revision, requests.clone(), now) {
                 Ok(results) => return Ok(results),
@@ -116,7 +116,7 @@ impl Committer {
                 next.apply(request, &self.limits, now, &mut writes, &mut touched).map_err(LedgerError::Refused)
             })
             .collect();
-        // Also after an error, no other channel gets the number.
+        // A failed commit may have stored the new numbers, so later channels never get them.
         self.next_channel = next.next;
         for channel in touched {
             let committed = ledger.book(channel).map_or(0, |book| book.last);
@@ -132,8 +132,8 @@ impl Committer {
             }
             writes.push(records::put_channel(channel, book));
         }
-        // The events of this commit are not in the store yet, so a channel that it removes waits
-        // for the next one.
+        // Only channels that an earlier commit removed are deleted here, because events of this
+        // commit are not in the store yet.
         if let Some(channel) = ledger.removed.first().copied() {
             self.delete_events(channel, &mut next, &mut writes)?;
         }
@@ -141,8 +141,8 @@ impl Committer {
             revision
         } else {
             let changes: Vec<RecordChange<'_>> = writes.iter().map(StoredWrite::change).collect();
-            // If a power failure loses an acknowledgement, the consumer gets events again, as it
-            // must expect.
+            // If a power failure loses an acknowledgement, the consumer gets events again, which
+            // consumers must expect. So a commit of acknowledgements alone need not be synced.
             let durability = if is_relaxed { Durability::Relaxed } else { Durability::Synced };
             self.store.commit(revision, &changes, durability)?
         };
@@ -151,7 +151,7 @@ impl Committer {
     }
 
     /// Deletes at most [`MAX_DELETIONS`] events of a removed channel, and the record of the removal
-    /// when no more are left.
+    /// when no event is left.
     fn delete_events(
         &self,
         channel: ChannelNumber,
@@ -318,7 +318,8 @@ mod tests {
             append(0),
             append(1),
             append(1),
-            // The channel has as many bytes as it may have, and does not become larger.
+            // The channel has as many bytes as it may have. It does not become larger, so the store
+            // has room for its event.
             append(0),
         ];
         let results = committer.run(requests.iter(), 1);

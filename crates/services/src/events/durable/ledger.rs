@@ -17,7 +17,7 @@ const MAX_CONSUMERS: usize = 256;
 /// Number of bytes that an event counts beyond its encoded form.
 const EVENT_OVERHEAD: u64 = 32;
 /// Maximum number of events that one commit deletes of a channel. A commit adds at most as many, so
-/// the number of kept events reaches its maximum again.
+/// the number of kept events returns to its maximum.
 pub(super) const MAX_DELETIONS: usize = 1_024;
 /// The bit beside a channel's number in the result of [`LedgerRequest::Open`] for a channel that
 /// the request created.
@@ -61,7 +61,7 @@ impl Retention {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeptEvent {
     pub(super) bytes: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(super) stored_at: u64,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Book {
     pub(super) retention: Retention,
     /// The number of the oldest event, or `last + 1` if there is none.
     pub(super) first: u64,
-    /// The number of the latest event, or 0.
+    /// The number of the latest event; 0 before the first event.
     pub(super) last: u64,
     /// The size of all events in bytes.
     pub(super) bytes: u64,
@@ -118,8 +118,8 @@ impl Book {
             || (max_age > 0 && oldest.stored_at.saturating_add(max_age) < now)
     }
 
-    /// Deletes the oldest events beyond the retention, of those up to the number `committed`, and
-    /// at most [`MAX_DELETIONS`]. `read` returns some of the events from a number on, at least one
+    /// Deletes the oldest events beyond the retention: at most [`MAX_DELETIONS`], and none with a
+    /// number above `committed`. `read` returns some of the events from a number on, at least one
     /// if there is one.
     pub(super) fn trim(
         &mut self,
@@ -282,7 +282,8 @@ impl Ledger {
                 let book = self.books.get(channel).ok_or(LedgerRefusal::NoChannel)?;
                 let grows = book.bytes.saturating_add(size) <= book.retention.max_bytes;
                 if grows && self.bytes().saturating_add(size) > limits.max_bytes {
-                    // The commit deletes events that are too old, which makes room.
+                    // The commit may delete events of the channel that are too old, which makes
+                    // room for later events.
                     touched.insert(*channel);
                     return Err(LedgerRefusal::NoRoom);
                 }

@@ -139,12 +139,13 @@ fn decode_book(value: &[u8], name: impl Fn(&[u8]) -> Result<String, StoreError>)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventRecord<'r> {
     pub(super) number: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(super) stored_at: u64,
     pub(super) event: &'r [u8],
 }
 
-/// Reads the record of an event. Returns `None` for any record that is no event of this channel.
+/// Reads the record of an event. Returns `None` for any record that is not an event of this
+/// channel.
 pub(super) fn decode_event<'r>(
     channel: ChannelNumber,
     found: &[u8],

@@ -64,8 +64,9 @@ struct Queue {
     /// The results for which threads wait, by ticket; `None` until the commit has ended.
     results: HashMap<u64, Option<LedgerResult>>,
     last_ticket: u64,
-    /// Numbers of requests that have arrived, and that have a result.
+    /// Number of requests that have arrived.
     arrived: u64,
+    /// Number of requests that have a result.
     done: u64,
     submitters: usize,
     /// Number of threads that waited for the last commit, plus those that arrived during it.
@@ -73,8 +74,8 @@ struct Queue {
     last_commit: Duration,
     /// No thread waits for a result beyond this time.
     end_at: Option<Monotonic>,
-    /// The time until which ended channels wait for their events. Set by the first of them since
-    /// the last commit.
+    /// The time until which ended channels wait for their events. The first channel that ends after
+    /// a commit sets it.
     settle_until: Option<Monotonic>,
     is_ending: bool,
     has_ended: bool,
@@ -140,11 +141,11 @@ pub(super) struct Ticket {
     deadline: Monotonic,
 }
 
-/// The events that a store has not committed before it was closed: see
+/// The events that were not committed within the time given to
 /// [`EventStore::close`](super::EventStore::close).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UncommittedEvents {
-    /// The name of each such channel, and the number of its events that are not committed.
+    /// The name of each channel with uncommitted events, and the number of these events.
     pub channels: Vec<(String, u64)>,
 }
 
@@ -246,8 +247,8 @@ impl SharedStore {
         self.done.notify_all();
     }
 
-    /// Takes no further requests, and ends the thread when it has committed all others. Returns the
-    /// events that are not committed when this time has passed.
+    /// Takes no further requests, and ends the thread when it has committed all earlier requests.
+    /// Returns the events that are not committed after `timeout`.
     pub(super) fn close(&self, timeout: Duration) -> Result<(), UncommittedEvents> {
         self.limit_waits(timeout);
         let deadline = Monotonic::now() + timeout;
@@ -272,7 +273,7 @@ impl SharedStore {
     }
 
     /// Waits until the requests that are queued now have results. Channels that end while the disk
-    /// does not answer wait for this time together.
+    /// does not answer wait for one such time together.
     pub(super) fn settle(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         let last = queue.arrived;
@@ -284,7 +285,7 @@ impl SharedStore {
     }
 
     pub(super) fn run(&self, mut committer: Committer) {
-        // Also after a panic of the store, no thread waits for this thread.
+        // The drop of `_end` ends the waits of other threads, even after a panic of the store.
         let _end = RunEnd(self);
         let mut queue = self.queue.lock();
         loop {
@@ -330,9 +331,9 @@ impl SharedStore {
         }
     }
 
-    /// Waits, before a commit, until the expected number of threads have submitted requests or a
-    /// time has passed. Without the wait, the first event would be committed alone, and the other
-    /// suppliers would wait for two commits.
+    /// Waits, before a commit, until the expected number of threads have submitted requests, or the
+    /// time of [`GATHER_PART`] has passed. Without the wait, the first event would be committed
+    /// alone, and the other suppliers would wait for two commits.
     fn gather<'q>(&'q self, mut queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
         if queue.submitters >= queue.expected {
             return queue;

@@ -248,8 +248,8 @@ fn simulate(steps: &[Step]) {
             }
             Step::Batch(actions, pause, failure) => {
                 now += pause;
-                // A channel is opened and removed by a batch of its own, because other requests
-                // need its number.
+                // A separate batch opens or removes a channel, because other requests need the
+                // channel's number.
                 for group in actions.chunk_by(|one, other| is_appended(one) && is_appended(other)) {
                     let mut next = model.clone();
                     let expected: Vec<_> = group.iter().map(|action| next.apply(action, now)).collect();

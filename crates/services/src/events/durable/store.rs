@@ -25,9 +25,9 @@ pub const STORED_EVENTS: RecordFormat = records::KIND;
 
 /// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum numbers of events and bytes that one reading returns. A single event may have more
-/// bytes.
+/// Maximum number of events that one reading returns.
 const MAX_READ_EVENTS: usize = 1_024;
+/// Maximum size in bytes of the events that one reading returns. A single event may be larger.
 const MAX_READ_BYTES: usize = 1 << 20;
 
 /// A store of durable event channels: `EventChannelBuilder::durable` and
@@ -84,17 +84,17 @@ impl EventStore {
     }
 
     /// Lets no request wait for the store for longer than this time from now. A program that ends
-    /// calls this before it shuts down its ORB, which waits for running requests, and calls
+    /// calls this method before it shuts down its ORB, which waits for running requests, and calls
     /// [`close`](Self::close) afterwards.
     pub fn limit_wait_time(&self, timeout: Duration) {
         self.0.shared.limit_waits(timeout);
     }
 
     /// Takes no further events, and waits until all events that wait for the disk are committed, at
-    /// most for this time. After an error, the store's thread still waits for its disk, and goes on
-    /// if the disk answers.
+    /// most for this time. After an error, the store's thread still waits for its disk, and commits
+    /// the events if the disk answers.
     ///
-    /// The drop of a store with events that wait does this too, for at most 5 s.
+    /// The drop of a store with waiting events closes the store in the same way, for at most 5 s.
     ///
     /// ```
     /// use std::time::Duration;
@@ -176,7 +176,7 @@ struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A thread that waits for its disk is left alone.
+        // A thread that still waits for its disk is not joined.
         if let (Ok(()), Some(thread)) = (self.shared.close(DROP_TIMEOUT), self.thread.take()) {
             let _ = thread.join();
         }
@@ -193,7 +193,7 @@ pub(in crate::events) struct StreamNumbers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::events) struct StoredOctets {
     pub(in crate::events) number: u64,
-    /// In milliseconds since 1970.
+    /// The time of storing, in milliseconds since 1970.
     pub(in crate::events) stored_at: u64,
     pub(in crate::events) event: Vec<u8>,
 }
@@ -268,10 +268,8 @@ impl DurableStream {
         }
     }
 
-    /// Returns some events with numbers above `number`, in the order of their numbers: at most
-    /// `max`, and no more than one reading may return; at least one if there is one and `max` is
-    /// not 0.
-    /// 0.
+    /// Returns events with numbers above `number`, in order: at most `max`, [`MAX_READ_EVENTS`] and
+    /// [`MAX_READ_BYTES`]. Returns at least one event if there is one and `max` is not 0.
     pub(in crate::events) fn read_after(&self, number: u64, max: usize) -> Result<Vec<StoredOctets>, DurableError> {
         let mut events = Vec::new();
         let book = self.shared().ledger.lock().book(self.channel).cloned().ok_or(DurableError::NO_CHANNEL)?;

@@ -15,7 +15,8 @@ use super::header::{EventHeader, EventSource, EventType};
 
 pub use self::error::{FilterError, FilterLimits};
 
-/// The rules by which a set of dependencies is read as a filter. TAO has both (`-ECFiltering`).
+/// The rules by which a set of dependencies is read as a filter. TAO has both rules
+/// (`-ECFiltering`).
 ///
 /// With both builders, several filters without a common group are a disjunction; TAO's builders
 /// read only the first of them. A global designator heads a disjunction; TAO's builders read it as
@@ -99,7 +100,7 @@ impl EventFilter {
     /// An empty set, and a disjunction without children, accept nothing.
     ///
     /// # Errors
-    /// If the set is no filter by the rules of `builder`, or exceeds a limit.
+    /// If the set is not a filter by the rules of `builder`, or exceeds a limit.
     pub fn build(
         builder: FilterBuilder,
         dependencies: &[EventHeader],

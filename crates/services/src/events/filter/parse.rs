@@ -158,7 +158,8 @@ impl Parser<'_> {
         if head == Designator::Global {
             return Err(FilterError::MisplacedGlobal { at });
         }
-        // Each child consists of at least one dependency.
+        // Each child consists of at least one dependency, so the rest of the set bounds their
+        // number.
         let left = self.set.len() - self.next;
         let children = usize::try_from(count)
             .ok()

@@ -44,7 +44,7 @@ fn cases() -> Vec<Case> {
         (BOTH, set().event(EventType(-7), ANY), &[(-7, 3)], &[(7, 3)]),
         (BOTH, set().every_event(), &[(16, 1), (0, 0), (14, 0)], &[]),
         (BOTH, set(), &[], &[(16, 1), (0, 0)]),
-        // Timeouts accept no event of a supplier, whatever its type.
+        // A timeout filter accepts no event of a supplier, whatever the event's type.
         (BOTH, set().timeout(Once, 0), &[], &[(4, 0), (0, 0)]),
         (BOTH, set().timeout(Interval, MS), &[], &[(5, 0), (0, 0)]),
         (BOTH, set().timeout(Deadline, MS), &[], &[(6, 0), (0, 0)]),

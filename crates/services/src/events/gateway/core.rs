@@ -20,7 +20,7 @@ pub struct GatewayCounts {
     pub received: u64,
     /// Events that the destination has taken.
     pub forwarded: u64,
-    /// Events that the destination had already got through another gateway, or on an earlier
+    /// Events that the destination had already received, through another gateway or by an earlier
     /// attempt.
     pub duplicates: u64,
     /// Events that had been in the destination before, or in too many channels (32). The gateway
@@ -30,8 +30,8 @@ pub struct GatewayCounts {
     pub ttl_expired: u64,
     /// Lost events: the buffer was full.
     pub dropped_buffer_full: u64,
-    /// Lost events: the destination refused them, or they came so late that it could not tell if it
-    /// had got them.
+    /// Lost events: the destination refused them, or they came so late that the destination could
+    /// not tell whether they were duplicates.
     pub dropped_by_destination: u64,
     /// Events that wait in the gateway, or whose call is running.
     pub waiting: u64,
@@ -131,7 +131,7 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Records that the destination has answered to a batch of `sent` events.
+    /// Records that the destination has answered a batch of `sent` events.
     pub(super) fn delivered(&mut self, lane: usize, sent: usize, accepted: Accepted) {
         let sent = sent as u64;
         let duplicates = accepted.duplicates.min(sent);
@@ -144,8 +144,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         }
     }
 
-    /// Records that the destination has not answered to a batch. Its events are sent again, before
-    /// all others. A destination with an identity takes those that it has got for duplicates.
+    /// Records that the destination has not answered a batch. Its events are sent again, before all
+    /// others. A destination with an identity leaves out the events that it has already received.
     pub(super) fn failed(&mut self, lane: usize, batch: Vec<E>) {
         if let Some(buffer) = self.lanes.get_mut(lane) {
             buffer.put_back(batch);

@@ -1,8 +1,8 @@
 //! The demand of federated channels: which events a gateway subscribes.
 //!
 //! A channel reports the events that its own consumers want, and those that channels behind its
-//! gateways want. A demand names the channels on its path, so it ends when its consumers leave: no
-//! channel hears its own demand as that of others.
+//! gateways want. A demand names the channels on its path, so a channel ignores its own demand when
+//! gateways report it back. A demand thus ends when its consumers leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::events::queue::LatestKey;
 /// Maximum number of demands that a channel reports, or takes from a gateway.
 pub(in crate::events) const MAX_DEMANDS: usize = 256;
 /// Maximum number of types and sources of a demand. A channel reports a longer demand as one for
-/// every event, and refuses one of a gateway.
+/// every event, and refuses a longer demand of a gateway.
 pub(in crate::events) const MAX_WANTED: usize = 512;
 
 /// Maximum number of types and sources of all demands that a channel reports, or takes from a
@@ -23,7 +23,7 @@ const EVERY_EVENT: LatestKey = (0, 0);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::events) struct Demand {
-    /// The wanting channel first, and the channel that reports the demand last. A channel that
+    /// The channels from the wanting channel to the channel that reports the demand. A channel that
     /// reports only the demand of its own consumers, such as TAO's, has no identity: the path is
     /// empty.
     pub(in crate::events) path: Vec<ChannelId>,
@@ -40,8 +40,8 @@ fn bounded(wanted: BTreeSet<LatestKey>) -> BTreeSet<LatestKey> {
 ///
 /// For each wanting channel and each gateway, the report has one shortest path. It has the paths
 /// through all gateways, because a channel that is on one of the paths ignores that path only. If
-/// there are more paths than a report may have, `own` itself wants every event, so that the events
-/// come whose demands are left out.
+/// there are more paths than a report may have, `own` itself wants every event, so that no event of
+/// an omitted demand is missing.
 pub(in crate::events) fn reported<'d>(
     own: ChannelId,
     wanted: BTreeSet<LatestKey>,

@@ -1,5 +1,5 @@
-//! The calls of a gateway to its two channels. Each channel is one of ours, one of TAO's Real-time
-//! Event Service, or one of CORBA's Event Service.
+//! The calls of a gateway to its two channels. Each channel is a channel of this crate, of TAO's
+//! Real-time Event Service, or of CORBA's Event Service.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn every_event() -> Vec<ChannelDemand> {
     vec![ChannelDemand { path: Vec::new(), wanted: vec![EventKey { event_type: 0, source: 0 }] }]
 }
 
-/// Returns the demand that an observer was told.
+/// Returns the demand in the subscriptions of which a channel has told its observer.
 pub(super) fn observed(subscribed: &ConsumerQOS) -> Vec<ChannelDemand> {
     let is_head = |header: &EventHeader| {
         Designator::from_type(crate::events::EventType(header.r#type)).is_some_and(Designator::is_group)
@@ -95,18 +95,18 @@ pub(super) enum LaneEnd {
 
 impl LaneEnd {
     /// Maximum number of events that may be sent together. Each event to a channel of CORBA's Event
-    /// Service is a separate call. After a failed call in a longer batch, the gateway would send
-    /// events again that the channel has got.
+    /// Service is a separate call. After a failed call in a longer batch, the gateway would repeat
+    /// events that the channel has received.
     pub(super) const fn max_batch(&self) -> usize {
         if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
     }
 
-    /// Sends events. An error means that the destination is lost; it may have got the events.
+    /// Sends events. An error means that the destination is lost; the events may have arrived.
     pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),
-                // The destination may refuse only one of the events.
+                // The destination may refuse only one of the events, so each is sent alone.
                 several => several.iter().try_fold(Accepted::default(), |sum, event| {
                     let one = self.send(std::slice::from_ref(event))?;
                     Ok(Accepted { duplicates: sum.duplicates + one.duplicates, refused: sum.refused + one.refused })
@@ -166,7 +166,7 @@ impl Destination {
                 (channel.channel_number().map_err(said)?, ends.map_err(said)?, observed)
             }
             Channel::Rtec(channel) => {
-                // The observer is told the present subscriptions at once.
+                // The channel tells a new observer its present subscriptions at once.
                 let observed = channel.append_observer(Some(observer)).map_err(said)?;
                 let end = |lane: &i32| Ok(LaneEnd::Rtec(rtec_supplier(channel, *lane, timeout)?));
                 let ends: Result<_, String> = lanes.iter().map(end).collect();
@@ -215,7 +215,7 @@ impl Destination {
         observer.filter(|_| is_stale).map(|observer| StaleObserver { channel: self.number, observer })
     }
 
-    /// Removes the observer of an earlier connection, if it was to the same channel.
+    /// Removes the observer of an earlier connection, if that connection was to the same channel.
     pub(super) fn remove_stale(&self, stale: &StaleObserver) {
         if let (Channel::Federated(channel), true) = (&self.channel, stale.channel == self.number) {
             let _ = channel.remove_observer(stale.observer);
@@ -223,8 +223,8 @@ impl Destination {
     }
 }
 
-/// An observer that could not be removed, because its channel was not reached. It would occupy a
-/// place there.
+/// An observer that could not be removed, because its channel was not reached. It still occupies a
+/// place in the channel.
 pub(super) struct StaleObserver {
     channel: ChannelId,
     observer: u32,

@@ -32,7 +32,7 @@ use crate::events::lanes::{EventLane, LaneTable};
 use crate::events::queue::QueueLimits;
 use crate::events::stored;
 
-/// The longest time for which a gateway that is stopped still sends the events that wait.
+/// Maximum time for which a gateway that is being stopped still sends waiting events.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CrossingEvent for PassingEvent {
@@ -49,7 +49,7 @@ impl CrossingEvent for PassingEvent {
     }
 }
 
-/// A channel whose gateway ends with it.
+/// The source channel of a gateway that ends with this channel.
 pub(in crate::events) trait OwnSource: Send + Sync {
     fn is_destroyed(&self) -> bool;
 }
@@ -79,9 +79,9 @@ impl Default for GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Sets the lanes, named as those of the channels are, the most urgent first. Each has a
+    /// Sets the lanes, with the names of the channels' lanes, the most urgent first. Each has a
     /// buffer, a thread and a connection to the destination. Events of a lane that the gateway does
-    /// not have are in its last one. Default: one buffer for all events.
+    /// not have are in its last lane. Default: one buffer for all events.
     #[must_use]
     pub fn lanes(mut self, lanes: impl IntoIterator<Item = EventLane>) -> Self {
         self.lanes = LaneTable(lanes.into_iter().collect());
@@ -103,7 +103,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the interval at which the gateway asks its channels if they are there. Default: 1 s.
+    /// Sets the interval at which the gateway checks that its channels exist. Default: 1 s.
     #[must_use]
     pub const fn check_interval(mut self, interval: Duration) -> Self {
         self.check_interval = interval;
@@ -129,7 +129,7 @@ impl GatewayBuilder {
     }
 
     /// Begins to pass events from one channel to another, until the gateway is stopped or the ORB
-    /// ends. Neither channel has to be there yet. Each reference may be of a channel of TAO's
+    /// ends. Neither channel has to exist yet. Each reference may be of a channel of TAO's
     /// Real-time Event Service or of CORBA's Event Service. The channels call the gateway, so the
     /// ORB has to listen at an address that they reach.
     ///
@@ -243,8 +243,8 @@ struct GatewayRun {
     core: GatewayCore<PassingEvent>,
     /// The destination in each lane; empty while the destination is lost.
     ends: Arc<Vec<LaneEnd>>,
-    /// The number of times that the destination was reached. A late failure of an earlier
-    /// connection means nothing.
+    /// The number of times that the destination was reached, by which a late failure of an earlier
+    /// connection is recognised and ignored.
     session: u64,
     /// True for each lane whose forwarder waits for an event.
     is_idle: Vec<bool>,
@@ -286,7 +286,7 @@ pub struct GatewayStatus {
     pub problem: Option<String>,
     /// True if the gateway has ended because it would lead from a channel to itself.
     pub is_refused: bool,
-    /// The numbers of events.
+    /// The numbers of events, by what became of them.
     pub counts: GatewayCounts,
     /// Size in bytes of the events that wait in the gateway, or whose call is running.
     pub waiting_bytes: usize,
@@ -296,7 +296,7 @@ pub struct GatewayStatus {
 /// it.
 ///
 /// An event crosses if its time to live is above 0; each gateway decrements it. No channel of this
-/// crate takes an event from other channels of this crate twice, also in rings and meshes of up to
+/// crate takes an event from other channels of this crate twice, even in rings and meshes of up to
 /// 256 channels. Dropping the handle has no effect.
 ///
 /// ```
@@ -336,8 +336,8 @@ impl Gateway {
         }
     }
 
-    /// Leaves the source, sends the events that wait for at most two seconds, leaves the
-    /// destination, and ends the threads. Returns when this is done.
+    /// Leaves the source, sends the waiting events for at most two seconds, leaves the destination,
+    /// and ends the threads. Returns when the gateway has stopped.
     pub fn stop(&self) {
         let mut run = self.shared.run.lock();
         run.is_stopping = true;
@@ -360,7 +360,7 @@ impl GatewayRun {
     }
 }
 
-/// The ends that the thread `events/gate` knows.
+/// The two channels of a gateway, as the thread `events/gate` knows them.
 struct Ends {
     destination: Option<(Destination, Arc<Vec<LaneEnd>>)>,
     source: Option<Source>,
@@ -376,7 +376,7 @@ struct Ends {
 
 impl SharedGateway {
     fn take_in(&self, events: impl Iterator<Item = PassingEvent>) {
-        // Copies and sizes take time, so the lock is not held meanwhile.
+        // Copies and sizes take time, so they are made before the lock is taken.
         let measured = |event: PassingEvent| (stored::size(&event.event.data), event);
         let events: Vec<(usize, PassingEvent)> = events.map(measured).collect();
         let mut run = self.run.lock();
@@ -489,7 +489,8 @@ impl SharedGateway {
         match state {
             LinkState::Lost(at) => {
                 if let Some((destination, lanes)) = ends.destination.take() {
-                    // The destination may still exist, although it has not answered one call.
+                    // The destination may exist although a call had no answer, so the gateway
+                    // leaves it.
                     ends.stale = destination.leave(&lanes).or(ends.stale.take());
                 }
                 if at > now() {
@@ -636,7 +637,7 @@ fn nanos(duration: Duration) -> Nanos {
     Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX / 2)
 }
 
-/// The servant of the objects that the channels call. The threads end with it.
+/// The servant of the objects that the channels call. Its drop ends the threads.
 struct Intake {
     shared: Arc<SharedGateway>,
 }

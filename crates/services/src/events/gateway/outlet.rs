@@ -26,7 +26,7 @@ impl ChannelIdentity {
     }
 
     fn next_passage(&self) -> Passage {
-        // Numbers only have to differ.
+        // The numbers only have to differ, so relaxed ordering suffices.
         Passage { path: vec![self.id], number: self.last_number.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 }

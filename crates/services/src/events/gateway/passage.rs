@@ -1,8 +1,8 @@
 //! The path of an event through federated channels, and the decision whether a gateway passes the
 //! event on.
 
-/// The identity of a channel: a random number that a channel gets when it is served. 0 is no
-/// channel.
+/// The identity of a channel: a random number that a channel gets when it is served. 0 stands for
+/// no channel.
 pub(in crate::events) type ChannelId = u64;
 
 /// Maximum number of channels on the path of an event or of a demand.
@@ -19,7 +19,7 @@ pub(in crate::events) struct Passage {
     pub(in crate::events) number: u64,
 }
 
-/// The reason why a gateway does not pass an event on. Neither is a loss.
+/// The reason why a gateway does not pass an event on. Neither reason counts as a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Held {
     /// The time to live is 0 or less.

@@ -11,15 +11,15 @@ use super::passage::ChannelId;
 /// Number of the latest event numbers of a channel that the record tells apart.
 const WINDOW: u64 = 1 << 16;
 const WORDS: usize = (WINDOW / 64) as usize;
-/// Maximum number of channels in the memory. A further channel replaces the one without events for
-/// the longest time.
+/// Maximum number of channels in the record. A further channel replaces the channel whose last
+/// event is the oldest.
 const MAX_ORIGINS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Arrival {
     New,
     Duplicate,
-    /// The number is below the window, so it is not known whether the event was here before. The
+    /// The number is below the window, so the record cannot tell whether the event is new. The
     /// event is refused and counts as lost.
     TooOld,
 }
@@ -40,7 +40,7 @@ struct Window {
 }
 
 impl SeenEvents {
-    /// Records an event. Only a new one may be passed on.
+    /// Records an event. Only a new event may be passed on.
     pub(in crate::events) fn note(&mut self, origin: ChannelId, number: u64) -> Arrival {
         self.arrivals += 1;
         if !self.origins.contains_key(&origin) && self.origins.len() >= MAX_ORIGINS {

@@ -47,7 +47,8 @@ struct Channel {
     wanted: BTreeSet<i32>,
     seen: SeenEvents,
     last_number: u64,
-    /// How often the channel's consumers have got each event, by its first channel and number.
+    /// Number of times that the channel's consumers have received each event, by its first channel
+    /// and number.
     got: BTreeMap<(ChannelId, u64), u32>,
 }
 

@@ -15,7 +15,7 @@ use crate::events::queue::DeliveryQueue;
 use crate::events::schedule::AdmittedConsumer;
 use crate::events::subscriptions::{Occurrence, SubscriptionError};
 
-/// A proxy of a channel. Numbers are not used again.
+/// The number of a proxy. A channel does not use a number again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 
@@ -75,8 +75,8 @@ pub(in crate::events) struct SupplierConnection<P> {
 /// ([`SendTurn`](super::super::turn::SendTurn)).
 pub(in crate::events) trait QueuePeer: Clone {
     /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the
-    /// queue's sender has the turn, or gets it when the thread that has it gives it back. Always
-    /// returns false for a peer to which only its sender sends.
+    /// queue's sender has the turn, or gets it from the thread that has it. Always returns false
+    /// for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
     /// Gives the turn to the queue's sender. Returns true if the caller has to wake the sender. A
     /// peer to which only its sender sends always returns true.
@@ -96,8 +96,8 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) in_flight: Option<InFlight>,
     /// The set in flight, if another thread has left it to the sender.
     pub(super) handed_over: Option<Handover<E>>,
-    /// True while the sender waits without a time. The turn of the queue's peer is then free, or
-    /// another thread has it.
+    /// True while the sender waits without a deadline. The turn of the queue's peer is then free,
+    /// or another thread has it.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }
@@ -155,8 +155,8 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
 
     /// Returns a gap event if one is due, with the drops that it reports, and counts it as routed.
     /// After a failed gap event, the next one waits until a set has been sent, or, if no set is
-    /// queued, for a further drop. Otherwise a consumer that refuses gap events would never get a
-    /// set.
+    /// queued, for a further drop. Without this wait, a consumer that refuses gap events would
+    /// never get a set.
     pub(super) fn take_gap(&mut self, has_sets: bool, now: Nanos) -> Option<(DeliverySet<E>, Box<DropCounts>)> {
         if !self.has_gap() || self.is_suspended {
             return None;

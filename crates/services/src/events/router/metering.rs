@@ -1,5 +1,5 @@
-//! Events of a channel with a schedule: which are within their declaration, and the load of the
-//! admitted peers.
+//! Events of a channel with a schedule: which events are within their declaration, and the load of
+//! the admitted peers.
 
 use corelane_sched::task::Nanos;
 

@@ -45,7 +45,7 @@ pub(super) use self::metering::DeclaredEvents;
 pub(super) use self::routing::{DirectDelivery, ImmediateDelivery, PushRefusal, Routed};
 pub(super) use self::sending::{CallResult, SenderId, SenderStep};
 
-/// The bounds of a channel.
+/// The bounds of a channel: its peers, its threads and its filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelLimits {
     /// Maximum number of proxies of consumers, connected or not.

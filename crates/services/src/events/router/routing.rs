@@ -19,13 +19,13 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The sets that the caller sends as far as this is possible without waiting, in this order.
-    /// The caller has the turn of each peer.
+    /// The sets that the caller sends as far as possible without waiting, in this order. The caller
+    /// has the turn of each peer.
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
-    /// The consumers that [`OverflowPolicy::Disconnect`] has disconnected, with their removed
-    /// proxies.
+    /// The consumers that [`Disconnect`](crate::events::OverflowPolicy::Disconnect) has
+    /// disconnected, with their removed proxies.
     pub(in crate::events) disconnected: Vec<(ProxyId, Disconnected<P>)>,
     overflowed: Vec<ConsumerId>,
 }
@@ -100,7 +100,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         let Self { subscriptions, connections, config, .. } = self;
         let event = event.in_lane(lane);
         let least_urgent = config.lanes.saturating_sub(1);
-        // Otherwise a held event for best effort would move the whole set, with its declared
+        // Without this rule, a held best-effort event would move the whole set, with its declared
         // events, to the least urgent lane.
         let outranks = |event: &E, held: &E| {
             config.surplus.is_some() && event.lane() < least_urgent && held.lane() >= least_urgent
@@ -159,7 +159,7 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         self.subscriptions.next_expiry()
     }
 
-    /// Counts a set that a direct consumer did not get as dropped. `is_nested` is true if the
+    /// Counts a set as dropped that a direct consumer did not get. `is_nested` is true if the
     /// consumer was not called at all. If `is_gone`, removes the consumer's proxy and returns it.
     pub(in crate::events) fn direct_failed(
         &mut self,
@@ -223,7 +223,7 @@ fn route<E: RoutedEvent, P: QueuePeer>(
         return;
     }
     if connection.transfer == Transfer::Direct {
-        // A set follows each gap event, so a gap event needs no delay after a failed one.
+        // A set follows each gap event, so a gap event needs no delay after a failed gap event.
         connection.dropped_at_failed_gap = None;
         let gap = connection.take_gap(true, now);
         let Connection { queues, counts, .. } = connection;

@@ -140,8 +140,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         true
     }
 
-    /// Passes the turn of a queue in which sets wait to its sender. Returns true if the caller has
-    /// to wake the sender.
+    /// Passes the turn of a queue with waiting sets to the queue's sender. Returns true if the
+    /// caller has to wake the sender.
     pub(in crate::events) fn pass_turn(&mut self, sender: SenderId) -> bool {
         self.queue(sender).is_some_and(|queue| std::mem::take(&mut queue.is_sender_idle))
     }

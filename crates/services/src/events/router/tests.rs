@@ -100,7 +100,7 @@ fn next_gap_event_tells_what_a_failed_one_should_have_told() {
     (0..5).for_each(|_| drop(scene.push()));
     assert_eq!(scene.send(CallResult::Refused), Some(Got::Gap(3)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(4)));
-    // The failed gap event is a drop too.
+    // The failed gap event counts as a drop too.
     assert_eq!(scene.send(CallResult::Done), Some(Got::Gap(4)));
     assert_eq!(scene.send(CallResult::Done), Some(Got::Event(5)));
     assert_eq!((scene.send(CallResult::Done), scene.dropped()), (None, 4));
@@ -148,7 +148,7 @@ fn totals_of_gap_events_do_not_count_a_drop_twice() {
     let mut scene = GapScene::new(Transfer::Queued, 1);
     let mut totals = Vec::new();
     (0..3).for_each(|_| drop(scene.push()));
-    // The call of the first gap event fails after the consumer has got it.
+    // The call of the first gap event fails, although the consumer has received the event.
     for result in [CallResult::Missed, CallResult::Done, CallResult::Done, CallResult::Done] {
         match scene.router.next_step(scene.consumer, 0) {
             SenderStep::Send(set) => totals.extend(set.into_only_event().map(|event| (event.gap, event.total))),
@@ -279,8 +279,8 @@ fn declared_event_takes_the_place_of_one_for_best_effort_in_its_conjunction() {
     scene.push(declared, A, 5);
     scene.push(declared, B, 10);
     assert_eq!(scene.pull(), Some((0, vec![2, 4])));
-    // A part without a declared event takes the other one. Such sets have no declared rate, so they
-    // are in the least urgent lane.
+    // If no declared event arrives for a part of the set, an undeclared event takes its place. Such
+    // sets have no declared rate, so they are in the least urgent lane.
     scene.push(undeclared, A, 20);
     scene.push(declared, B, 20);
     assert_eq!((scene.pull(), scene.pull()), (Some((1, vec![5, 6])), None));

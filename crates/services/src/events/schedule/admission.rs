@@ -21,7 +21,7 @@ use crate::events::header::EventHeader;
 use crate::events::reach::PublishedEventKind;
 
 /// Maximum number of steps of a decision, and separately of the search for a load that would fit.
-/// The thread of the call makes them.
+/// The thread of the connecting call makes these steps.
 const MAX_STEPS: u32 = 1 << 21;
 const MAX_PUBLICATIONS: usize = 256;
 const MAX_CONSUMERS: usize = 256;
@@ -117,7 +117,7 @@ pub struct AdmissionRefusal {
     /// The lane in which the consumer does not pass the test, by the number given to
     /// [`EventLane::new`](crate::events::EventLane::new); 0 without a consumer.
     pub lane: i32,
-    /// The core of this consumer; 0 without a consumer.
+    /// The core of the consumer that does not pass the test; 0 without a consumer.
     pub core: u32,
     /// The test.
     pub failed_test: ScheduleTest,
@@ -275,12 +275,13 @@ impl ChannelLoad {
     /// Returns the most urgent job that does not pass, with its test, if there is one.
     fn failing_job(&self, steps: &mut StepBudget) -> Result<Option<(ConsumerJob, ScheduleTest)>, TooManySteps> {
         let nodes: usize = self.consumers.iter().map(|consumer| consumer.filter.nodes().len()).sum();
-        if !steps.take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
+        if !steps.try_take(nodes.saturating_mul(self.publications.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
         }
         let (load, mut jobs) = self.jobs();
-        // The analysis compares each job with each other job.
-        if !steps.take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
+        // The analysis compares each job with each other job, so it costs the square of their
+        // number.
+        if !steps.try_take(jobs.len().saturating_mul(jobs.len())) || steps.is_exhausted() {
             return Err(TooManySteps);
         }
         load.analyse(&mut jobs, steps);
@@ -288,7 +289,8 @@ impl ChannelLoad {
             Ok(timing) if job.may_miss_deadline() => {
                 Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
-            // A job that is delayed by one without an execution time passes: the other one fails.
+            // This job passes, even if a job without an execution time delays it: that other job
+            // fails.
             Ok(_) => None,
             Err(_) if job.has_load() => None,
             Err(_) => Some(ScheduleTest::NoExecutionTime),

@@ -33,7 +33,7 @@ type UsedEntries = (SubscriptionLoad, Vec<EntryUse>);
 /// The declaration of a supplier's events of one type and source.
 ///
 /// A publication names the entry by its `rt_info`. One publication may name it at a time, unless
-/// [`max_users`](Self::max_users) permits more; each is a load of its own.
+/// [`max_users`](Self::max_users) permits more; each counts as a separate load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicationEntry {
     pub(super) rt_info: i32,
@@ -82,7 +82,7 @@ impl PublicationEntry {
     }
 
     /// Sets the maximum number of publications that name the entry at a time, at least one, which
-    /// is the default. A connection with a further one is refused
+    /// is the default. A connection with a further publication is refused
     /// ([`ScheduleTest::EntryUsers`](super::ScheduleTest::EntryUsers)).
     #[must_use]
     pub const fn max_users(mut self, max: usize) -> Self {
@@ -183,8 +183,8 @@ impl PublicationEntry {
 ///
 /// A dependency names the entry by its `rt_info`. One consumer may name it at a time, unless
 /// [`max_users`](Self::max_users) permits more. A consumer whose dependencies name several entries
-/// has the longest of their execution times, unless an entry leaves it to the publications, and the
-/// shortest of their deadlines.
+/// has the longest of their execution times, unless an entry leaves the time to the publications,
+/// and the shortest of their deadlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionEntry {
     pub(super) rt_info: i32,
@@ -251,7 +251,7 @@ fn check_times(wcet: Option<Nanos>, deadline: Option<Nanos>) -> Result<(), (&'st
 /// The channel needs at least two lanes. The least urgent lane is for best effort: it has the
 /// events of publications without an entry, the surplus of publications with one, timeouts without
 /// an event, and everything for consumers without an entry. The analysis supposes that this lane
-/// delays no other one.
+/// delays no other lane.
 ///
 /// ```
 /// use std::time::Duration;
@@ -345,7 +345,7 @@ impl ChannelSchedule {
             if load.core != entry.load.core {
                 return Err((at, format!("the entry {rt_info} has another core than the entries before it")));
             }
-            // An execution time that an entry leaves to the publications has no known maximum.
+            // If an entry leaves the execution time to the publications, the maximum is not known.
             load.wcet = load.wcet.zip(entry.load.wcet).map(|(one, other)| one.max(other));
             load.deadline = [load.deadline, entry.load.deadline].into_iter().flatten().min();
             // A consumer with several dependencies of an entry is one user.

@@ -147,7 +147,7 @@ impl ScheduledLoad {
         for set in sets {
             let job = self.job(subscription, set, publications);
             // An event of a publication without a source is in the sets of several sources, and
-            // starts at most one job.
+            // starts at most one job. So jobs with the same trigger are merged.
             match jobs.iter_mut().find(|before| before.trigger == job.trigger) {
                 Some(before) => merge(before, job),
                 None => jobs.push(job),

@@ -1,4 +1,4 @@
-//! The meter of a publication: which events are within the declared rate and size, also if its
+//! The meter of a publication: which events are within the declared rate and size, even if the
 //! supplier connects again.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ impl RateMeter {
     }
 
     /// Takes an event of `bytes` bytes that arrives at `now`. Returns false if the event is too
-    /// large or too early; such an event leaves the meter as it is.
+    /// large or too early; such an event does not change the meter.
     pub(in crate::events) fn take(&mut self, bytes: usize, now: Nanos) -> bool {
         let is_small = self.max_bytes.is_none_or(|max| bytes <= max);
         if !is_small || now.saturating_add(self.jitter) < self.due_at {
@@ -41,8 +41,8 @@ impl RateMeter {
 /// The meters of publications that have ended. A later publication with the same entry takes one
 /// of them over, so a supplier gains no events if it connects again.
 ///
-/// Invariant: the meters of an entry, here and in use, are at most as many as the publications that
-/// it had at a time.
+/// Invariant: the number of an entry's meters, here and in use, is at most the largest number of
+/// publications that used the entry at one time.
 #[derive(Debug, Default)]
 pub(in crate::events) struct DepartedMeters {
     /// By the number of the entry: the type and source of each publication, and the time at which
@@ -62,8 +62,8 @@ impl DepartedMeters {
         }
     }
 
-    /// Lets the meter of a new publication go on where another one of the entry has ended: one of
-    /// the same type and source, or else the one whose next event is due last.
+    /// Gives the meter of a new publication the state of a kept meter of the entry. A meter of the
+    /// same type and source comes first; otherwise the meter whose next event is due last.
     pub(in crate::events) fn resume(&mut self, entry: i32, header: &EventHeader, meter: &mut RateMeter) {
         let Some(kept) = self.by_entry.get_mut(&entry) else { return };
         let own = key(header);

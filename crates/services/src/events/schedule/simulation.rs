@@ -66,7 +66,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     let refusal = supplier(&load, 2, publication(17, 1, 10 * MS, 8 * MS, 1)).unwrap_err();
     assert_eq!((refusal.peer, refusal.proxy, refusal.consumer), (RefusedPeer::Supplier, 2, Some(7)));
     assert_eq!((refusal.lane, refusal.core, refusal.deadline_excess()), (5, 0, None));
-    // With 20 ms, 8 ms of the job and two jobs of 4 ms fit; so they do with 16 ms.
+    // 8 ms of this job and two jobs of 4 ms fit into a period of 20 ms, and still into 16 ms.
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::PeriodFactor(1_600)));
     let slower = publication(17, 1, 16 * MS, 8 * MS, 1);
     supplier(&load, 2, slower.clone()).unwrap();
@@ -118,7 +118,7 @@ fn a_load_without_an_execution_time_and_too_many_peers_are_refused() {
         (refusal.failed_test, refusal.admissible),
         (ScheduleTest::NoExecutionTime, Some(AdmissibleLoad::ExecutionTime(10 * MS)))
     );
-    // A timeout alone is in the least urgent lane.
+    // A timeout alone is in the least urgent lane, so its consumer is admitted.
     subscriber(&load, consumer(8, "interval 1ms")).unwrap();
     let mut load = empty();
     load.publications = vec![publication(16, 1, 10 * MS, 1, 0); 250];

@@ -157,7 +157,8 @@ impl PullConsumerProxy {
             PullRefusal::NoProxy => PullError::from(disconnected()),
             PullRefusal::NotConnected => Disconnected.into(),
         })?;
-        // The filter of every event never makes sets of several events.
+        // The filter of every event makes no sets of several events, so the first occurrence is the
+        // whole set.
         match pulled.as_ref().and_then(|set| set.as_slice().first()) {
             Some(Occurrence::Event(event)) => Ok(Some(event.value()?.clone())),
             Some(Occurrence::Timeout(_)) | None => Ok(None),

@@ -74,7 +74,7 @@ impl DurableChannel for Channel {
         for stored in &stored {
             match numbered(stored) {
                 Ok(event) => events.push(event),
-                // The events before one that cannot be read are returned first.
+                // The events before an unreadable event are returned first.
                 Err(_) if !events.is_empty() => break,
                 Err(exception) => return Err(exception),
             }

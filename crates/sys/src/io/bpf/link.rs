@@ -1,5 +1,5 @@
 //! Links between programs and interfaces. A link ends at the latest when its last descriptor is
-//! closed, also if the process is killed.
+//! closed, even if the process is killed.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

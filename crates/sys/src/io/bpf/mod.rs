@@ -19,7 +19,7 @@ pub use assembler::{
 };
 pub use link::{AttachMode, XdpLink};
 pub use map::{Map, MapKind, possible_processors};
-pub use program::{LoadError, LoadedProgram, TestRun, XdpAction, load};
+pub use program::{LoadError, LoadedProgram, TestRunResult, XdpAction, load};
 
 /// Commands of bpf(2) (include/uapi/linux/bpf.h, `enum bpf_cmd`).
 #[derive(Clone, Copy)]
@@ -37,10 +37,11 @@ enum Command {
 }
 
 /// Number of further attempts to load a program. The verifier gives up with EAGAIN when a signal
-/// arrives, and libbpf makes as many attempts.
+/// arrives, so a single attempt could fail without a fault.
 const LOAD_RETRIES: u32 = 5;
 
-/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a program.
+/// Makes a bpf(2) call, and repeats it if a signal ends a test run or the verification of a
+/// program.
 ///
 /// # Safety
 /// `Attributes` is the beginning of the kernel's `union bpf_attr` for `command`, without padding

@@ -149,7 +149,7 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // The log is wanted, not the outcome: the caller reports the error of the first attempt.
+    // Only the log of this attempt is used: the caller reports the error of the first attempt.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
@@ -158,7 +158,7 @@ fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
 
 /// Outcome of [`LoadedProgram::test_run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TestRun {
+pub struct TestRunResult {
     /// Result of the last run.
     pub action: XdpAction,
     /// Mean time of a run in nanoseconds.
@@ -172,7 +172,7 @@ impl LoadedProgram {
     /// # Errors
     /// `InvalidInput` for a frame that is shorter than an Ethernet header or does not fit into a
     /// page; any other error that the kernel returns.
-    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRunResult> {
         let mut attributes = TestAttributes {
             prog_fd: self.fd.as_raw_fd().cast_unsigned(),
             data_size_in: u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
@@ -184,7 +184,7 @@ impl LoadedProgram {
         // through the call. The kernel writes to the attributes only, because they give no buffer
         // for data or context.
         unsafe { enter(Command::TestRun, &mut attributes) }?;
-        Ok(TestRun { action: XdpAction(attributes.retval), mean_nanos: attributes.duration })
+        Ok(TestRunResult { action: XdpAction(attributes.retval), mean_nanos: attributes.duration })
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         unsafe { libc::signal(libc::SIGUSR1, handler) };
         let has_begun = Arc::new(AtomicBool::new(false));
         let begun = Arc::clone(&has_begun);
-        // The run takes some tenths of a second.
+        // The run takes some tenths of a second, so the signal arrives before its end.
         let run = std::thread::spawn(move || {
             begun.store(true, Ordering::Relaxed);
             program.test_run(&[0; 64], 20_000_000)

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use super::{Shutdown, WaitMode, options};
+use super::{ShutdownDirection, WaitMode, options};
 use crate::{deferred_close, syscall};
 
 /// Maximum number of descriptors that the kernel passes at once (SCM_MAX_FD).
@@ -87,7 +87,8 @@ fn send_with_control(
 ///
 /// # Errors
 /// As for [`recv`](super::recv). `InvalidData` if the peer passed several descriptors, or if this
-/// process has no room for a descriptor; the closing thread then closes the received descriptors.
+/// process has no room for a descriptor; the thread of [`deferred_close`] then closes the received
+/// descriptors.
 pub fn recv_with_descriptor(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -109,7 +110,8 @@ pub fn recv_with_descriptor(
 }
 
 /// Reads like [`recv`](super::recv) on a Unix socket whose peer could pass descriptors but must
-/// not. If a descriptor arrives, the closing thread closes it, and the connection is shut down.
+/// not. If a descriptor arrives, the thread of [`deferred_close`] closes it, and the connection is
+/// shut down.
 ///
 /// # Errors
 /// As for [`recv`](super::recv). `ConnectionAborted` if the peer passed a descriptor.
@@ -124,7 +126,7 @@ pub fn recv_without_descriptors(fd: BorrowedFd<'_>, buffer: &mut [u8], wait: Wai
         return Ok(count);
     }
     // The call fails only if the connection has already ended.
-    let _ = super::shutdown(fd, Shutdown::Both);
+    let _ = super::shutdown(fd, ShutdownDirection::Both);
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the peer passed a descriptor, which ends the connection"))
 }
 

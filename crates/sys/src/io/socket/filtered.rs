@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    Shutdown, WaitMode, accept, options, recv, recv_without_descriptors, refuse_descriptors, shutdown, unread_bytes,
+    ShutdownDirection, WaitMode, accept, options, recv, recv_without_descriptors, refuse_descriptors, shutdown,
+    unread_bytes,
 };
 use crate::{deferred_close, process};
 
@@ -26,7 +27,7 @@ pub struct DescriptorFilterSocket {
 
 impl DescriptorFilterSocket {
     /// Wraps a socket to which no descriptor can be passed: TCP, or Unix where the kernel
-    /// [refuses](super::refuses_descriptors) descriptors.
+    /// [refuses](super::is_refusing_descriptors) descriptors.
     pub fn without_descriptor_passing(fd: OwnedFd) -> Self {
         DescriptorFilterSocket {
             fd: ManuallyDrop::new(fd),
@@ -37,7 +38,7 @@ impl DescriptorFilterSocket {
     }
 
     /// Wraps a Unix socket to which descriptors can be passed.
-    pub fn for_unix_listener(fd: OwnedFd) -> Self {
+    pub fn for_unix_socket(fd: OwnedFd) -> Self {
         // The kernel never refuses this option. Without it a read would discard urgent bytes, and
         // the descriptors with them.
         let _ = options::set_urgent_inline(fd.as_fd());
@@ -58,8 +59,8 @@ impl DescriptorFilterSocket {
         }
     }
 
-    /// Reads like [`recv`]. If a descriptor arrives, the closing thread closes it, and the
-    /// connection is shut down.
+    /// Reads like [`recv`]. If a descriptor arrives, the thread of [`deferred_close`] closes it,
+    /// and the connection is shut down.
     ///
     /// # Errors
     /// As for [`recv`]. `ConnectionAborted` if the peer passed a descriptor.
@@ -75,7 +76,8 @@ impl DescriptorFilterSocket {
     fn recv_filtered(&self, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
         let outcome = recv_without_descriptors(self.as_fd(), buffer, wait);
         if self.is_refusing && outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // No bytes from the time before the refusal are left.
+            // All bytes from before the refusal have been read, so no descriptor can arrive any
+            // more.
             self.may_receive.store(false, Ordering::Relaxed);
         }
         outcome
@@ -96,7 +98,7 @@ impl Drop for DescriptorFilterSocket {
         // In a forked child the parent also has the socket, so a close of the child's copy closes
         // no descriptor in the queue.
         if *self.may_receive.get_mut() && process::fork_generation() == self.forks {
-            let _ = shutdown(fd.as_fd(), Shutdown::Both);
+            let _ = shutdown(fd.as_fd(), ShutdownDirection::Both);
             if unread_bytes(fd.as_fd()).is_ok_and(|octets| octets > 0) {
                 deferred_close::close_with_queued_descriptors(fd);
             }
@@ -131,7 +133,7 @@ impl DescriptorFilterListener {
         let (fd, address) = accept(self.as_fd(), WaitMode::Now)?;
         Ok((
             if self.may_receive {
-                DescriptorFilterSocket::for_unix_listener(fd)
+                DescriptorFilterSocket::for_unix_socket(fd)
             } else {
                 DescriptorFilterSocket::without_descriptor_passing(fd)
             },
@@ -149,7 +151,7 @@ impl AsFd for DescriptorFilterListener {
 impl Drop for DescriptorFilterListener {
     fn drop(&mut self) {
         if self.may_receive && process::fork_generation() == self.forks {
-            let _ = shutdown(self.as_fd(), Shutdown::Both);
+            let _ = shutdown(self.as_fd(), ShutdownDirection::Both);
             loop {
                 match self.accept() {
                     Ok(waiting) => drop(waiting),

@@ -25,11 +25,11 @@ pub use descriptor_passing::{recv_with_descriptor, recv_without_descriptors, sen
 pub use filtered::{DescriptorFilterListener, DescriptorFilterSocket};
 pub use happy_eyeballs::connect_any;
 #[cfg(any(test, feature = "testing"))]
-pub use options::pretend_that_descriptors_cannot_be_refused;
+pub use options::simulate_unrefusable_descriptors;
 pub use options::{
     Credentials, KeepAlive, SocketOptions, busy_poll, dont_route, dscp, force_receive_buffer_size, incoming_core,
-    is_keepalive_enabled, max_pacing_rate, max_unsent_bytes, nodelay, peer_credentials, peer_user, priority,
-    receive_buffer_size, refuse_descriptors, refuses_descriptors, report_unread_bytes_again, send_buffer_size,
+    is_keepalive_enabled, is_refusing_descriptors, max_pacing_rate, max_unsent_bytes, nodelay, peer_credentials,
+    peer_user_id, priority, receive_buffer_size, refuse_descriptors, report_unread_bytes_again, send_buffer_size,
     set_busy_poll, set_dont_route, set_dscp, set_incoming_core, set_keepalive, set_keepalive_enabled, set_linger,
     set_max_pacing_rate, set_max_unsent_bytes, set_nodelay, set_priority, set_receive_buffer_size, set_receive_timeout,
     set_send_buffer_size, set_send_timeout, take_error, unread_bytes,
@@ -92,8 +92,9 @@ pub fn accept(listener: BorrowedFd<'_>, wait: WaitMode) -> io::Result<(OwnedFd, 
     }
 }
 
-/// Connects to `address` until `deadline`. With `None` the kernel ends an attempt over TCP after
-/// minutes; an attempt at a Unix socket waits without limit for room in the listener's queue.
+/// Connects to `address`, and gives up at `deadline`. Without a deadline (`None`) the kernel ends
+/// an attempt over TCP after minutes; an attempt at a Unix socket waits without limit for room in
+/// the listener's queue.
 ///
 /// # Errors
 /// `TimedOut` after the deadline; `InvalidInput` for an unnamed, empty or too long Unix address;
@@ -187,27 +188,24 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Directions of a connection that a shutdown ends.
+/// The directions of a connection that a shutdown ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    /// A read returns bytes that have arrived, or the end of the stream, and does not wait.
-    Read,
-    /// No more bytes can be written. The peer reads all earlier bytes and then the end of the
-    /// stream.
+pub enum ShutdownDirection {
+    /// The sending direction: no more bytes can be written. The peer reads all earlier bytes and
+    /// then the end of the stream.
     Write,
     /// Both directions. Threads that are blocked in a read or write return at once.
     Both,
 }
 
-/// Ends one or both directions of a connection.
+/// Ends the sending direction or both directions of a connection.
 ///
 /// # Errors
 /// `NotConnected` if the connection has already ended.
-pub fn shutdown(fd: BorrowedFd<'_>, direction: Shutdown) -> io::Result<()> {
+pub fn shutdown(fd: BorrowedFd<'_>, direction: ShutdownDirection) -> io::Result<()> {
     let direction = match direction {
-        Shutdown::Read => libc::SHUT_RD,
-        Shutdown::Write => libc::SHUT_WR,
-        Shutdown::Both => libc::SHUT_RDWR,
+        ShutdownDirection::Write => libc::SHUT_WR,
+        ShutdownDirection::Both => libc::SHUT_RDWR,
     };
     // SAFETY: the call takes no pointers.
     syscall::once(|| unsafe { libc::shutdown(fd.as_raw_fd(), direction) })?;

@@ -62,8 +62,8 @@ impl Default for SocketOptions {
 
 impl SocketOptions {
     /// Sets the buffer sizes and, if `is_tcp`, the TCP options of an accepted connection, except
-    /// `dscp`. That option and options that are `None` or off stay as the connection has inherited
-    /// them from its listener.
+    /// `dscp`. The connection keeps the listener's `dscp`, and the listener's values of options
+    /// that are `None` or off.
     ///
     /// # Errors
     /// `InvalidInput` for keep-alive times that the kernel does not accept.
@@ -446,7 +446,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
 ///
 /// # Errors
 /// `Unsupported` if the socket is not a Unix socket.
-pub fn peer_user(fd: BorrowedFd<'_>) -> io::Result<u32> {
+pub fn peer_user_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     match option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, none)?.uid {
         u32::MAX => Err(io::Error::new(io::ErrorKind::Unsupported, "only Unix sockets have credentials of their peer")),
@@ -483,18 +483,18 @@ pub fn refuse_descriptors(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns true if the kernel refuses descriptors that the peer of a Unix socket passes.
-pub fn refuses_descriptors(fd: BorrowedFd<'_>) -> bool {
+pub fn is_refusing_descriptors(fd: BorrowedFd<'_>) -> bool {
     SO_PASSRIGHTS.is_some_and(|option| int(fd, libc::SOL_SOCKET, option).is_ok_and(|value| value == 0))
 }
 
 #[cfg(any(test, feature = "testing"))]
 static OLD_KERNEL: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// If `pretend` is true, makes [`refuse_descriptors`] fail in this process from now on, as on a
-/// kernel without the option. If it is false, ends this.
+/// Makes [`refuse_descriptors`] return false in this process, as on a kernel without the option,
+/// until a call with `is_simulated` false.
 #[cfg(any(test, feature = "testing"))]
-pub fn pretend_that_descriptors_cannot_be_refused(pretend: bool) {
-    OLD_KERNEL.store(pretend, std::sync::atomic::Ordering::Relaxed);
+pub fn simulate_unrefusable_descriptors(is_simulated: bool) {
+    OLD_KERNEL.store(is_simulated, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// Unix: delivers urgent bytes at their place in the stream, with the descriptors that came with

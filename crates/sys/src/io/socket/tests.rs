@@ -41,7 +41,7 @@ fn exchange(client: &OwnedFd, server: &OwnedFd) {
     assert_eq!(send_vectored(server, &[IoSlice::new(b"one")], WaitMode::Now).unwrap(), 3);
     assert_eq!(recv(client, &mut buffer, WaitMode::Block).unwrap(), 3);
 
-    shutdown(client, Shutdown::Write).unwrap();
+    shutdown(client, ShutdownDirection::Write).unwrap();
     assert_eq!(recv(server, &mut buffer, WaitMode::Block).unwrap(), 0);
     assert_eq!(send(server, b"still", WaitMode::Block).unwrap(), 5);
     assert_eq!(recv(client, &mut buffer, WaitMode::Block).unwrap(), 5);
@@ -73,7 +73,7 @@ fn unix_by_path_and_by_abstract_name() {
     let _ = std::fs::remove_file(&path);
     let (client, server) = connected(&Address::Unix(path.clone()));
     let peer = peer_credentials(server.as_fd()).unwrap();
-    assert_eq!(peer_user(server.as_fd()).unwrap(), peer.uid);
+    assert_eq!(peer_user_id(server.as_fd()).unwrap(), peer.uid);
     assert_eq!(peer.pid, std::process::id());
     exchange(&client, &server);
     assert_eq!(peer_address(client.as_fd()).unwrap(), Address::Unix(path.clone()));
@@ -154,7 +154,7 @@ fn options_reach_the_kernel() {
     assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
     assert!(take_error(listener.as_fd()).unwrap().is_none());
     peer_credentials(listener.as_fd()).unwrap_err();
-    peer_user(listener.as_fd()).unwrap_err();
+    peer_user_id(listener.as_fd()).unwrap_err();
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn unread_bytes_are_reported_again() {
     recv(server.as_fd(), &mut [0; 8], WaitMode::Now).unwrap();
     report_unread_bytes_again(server.as_fd()).unwrap();
     assert_eq!(reported(), 0);
-    shutdown(client.as_fd(), Shutdown::Write).unwrap();
+    shutdown(client.as_fd(), ShutdownDirection::Write).unwrap();
     poll::wait_readable(server.as_fd(), None).unwrap();
     assert_eq!(reported(), 1);
     report_unread_bytes_again(server.as_fd()).unwrap();

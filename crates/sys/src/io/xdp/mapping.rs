@@ -44,7 +44,8 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Returns the address of `length` bytes from `offset`. `None` if they are not all inside.
+    /// Returns the address of `length` bytes from `offset`. `None` if a byte of the range is
+    /// outside the mapping.
     pub(super) fn range(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         let is_inside = offset.checked_add(length).is_some_and(|end| end <= self.length);
         // SAFETY: the range is inside the mapping, so its beginning is too.
@@ -68,7 +69,7 @@ impl Drop for Mapping {
 }
 
 /// A ring of descriptors of type `D` with one producer and one consumer, of which one is the
-/// kernel. Both numbers count up and wrap around.
+/// kernel. The producer and the consumer each publish a count of descriptors, which wraps around.
 #[derive(Debug)]
 pub(super) struct Ring<D> {
     mapping: Mapping,

@@ -42,7 +42,7 @@ struct FillRing {
 /// Sizes of the memory of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpFrameMemory {
-    /// Number of frames.
+    /// Number of frames in the queue's memory.
     pub frames: u32,
     /// Size in bytes of a frame, 2048 or 4096 and at most a page.
     pub frame_size: u32,
@@ -50,7 +50,7 @@ pub struct XdpFrameMemory {
     pub fill_entries: u32,
 }
 
-/// Counts of a socket since it was opened.
+/// Counts of the frames that the kernel dropped for a socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpStatistics {
     /// Frames that the kernel dropped because the receive ring was full.
@@ -100,8 +100,8 @@ impl XdpQueue {
         Ok(Self { fill, socket, memory, address, frame_size: frame_size as usize })
     }
 
-    /// Returns the length in bytes of the longest frame that fits into a frame of `frame_size`
-    /// bytes.
+    /// Returns the length in bytes of the longest Ethernet frame that fits into a frame of
+    /// `frame_size` bytes in memory.
     #[must_use]
     pub const fn max_frame_length(frame_size: u32) -> u32 {
         frame_size.saturating_sub(HEADROOM as u32)
@@ -122,7 +122,7 @@ impl XdpQueue {
         let length = descriptor.len as usize;
         let start = usize::try_from(descriptor.addr).ok().and_then(|offset| self.memory.range(offset, length));
         // SAFETY: the bytes are inside the memory. The kernel has handed the frame over, and writes
-        // to it only after it was given back. No other descriptor names the frame meanwhile.
+        // to it only after it was given back. Until then no other descriptor names the frame.
         start.map_or(&[], |start| unsafe { std::slice::from_raw_parts(start.as_ptr(), length) })
     }
 
@@ -133,7 +133,8 @@ impl XdpQueue {
 
 impl FillRing {
     fn add(&mut self, address: u64) {
-        // The ring has room for all frames, and each frame is in one place.
+        // The ring has room for all frames, and each frame is in one place. So the ring is not full
+        // here.
         if self.ring.produce(self.produced, address) {
             self.produced = self.produced.wrapping_add(1);
         }
@@ -160,7 +161,7 @@ impl XdpReceiver {
     /// two.
     ///
     /// # Errors
-    /// `InvalidInput` if `entries` is no power of two; any error that the kernel returns, for
+    /// `InvalidInput` if `entries` is not a power of two; any error that the kernel returns, for
     /// example `NetworkDown` if the interface has been removed.
     pub fn open(queue: &Arc<XdpQueue>, entries: u32) -> io::Result<Self> {
         let socket = open_socket()?;
@@ -202,8 +203,8 @@ impl XdpReceiver {
         let descriptor = self.ring.read(self.consumed);
         // SAFETY: the descriptor is from the ring, and the frame is given back below.
         let result = process(unsafe { self.queue.bytes(&descriptor) });
-        // The frame is free before its place in the ring is, so never more frames than places are
-        // away.
+        // The frame returns to the fill ring before its place in the receive ring becomes free. So
+        // the socket never holds more frames than its ring has places.
         self.queue.give_back(descriptor.addr);
         self.consumed = self.consumed.wrapping_add(1);
         self.ring.consume(self.consumed);

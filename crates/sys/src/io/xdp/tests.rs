@@ -82,7 +82,7 @@ fn frames_reach_the_ring_and_a_full_ring_drops_them() {
         wait_for(|| second.socket().statistics().unwrap().dropped == 1);
         drop((first, second));
         drop(queue);
-        // The kernel releases the queue a little later.
+        // The kernel releases the queue some time after the last descriptor is closed.
         wait_for(|| XdpQueue::open(interface, 0, SIZES).is_ok());
         let unknown = XdpQueue::open(interface, 99, SIZES).unwrap_err();
         assert_eq!(unknown.kind(), io::ErrorKind::InvalidInput);

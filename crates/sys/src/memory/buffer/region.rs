@@ -135,7 +135,7 @@ impl RegionCache {
 impl CacheInner {
     fn take_from(&self, slot: &AtomicPtr<CachedRegion>) -> Option<MappedRegion> {
         // Acquire: pairs with `try_put` (rule `cached`). Sequentially consistent: pairs with
-        // `try_put` if `close` calls this (rule `closed`).
+        // `try_put` if `close` is the caller (rule `closed`).
         let address = NonNull::new(slot.swap(ptr::null_mut(), Ordering::SeqCst))?;
         // SAFETY: `try_put` wrote the description there, and the thread that takes the address owns
         // the mapping.

@@ -109,8 +109,8 @@ impl BareStream {
         true
     }
 
-    /// Fills `message` with the next bytes. Returns false if it would have to wait for bytes and
-    /// the other end has closed.
+    /// Fills `message` with the next bytes. Returns false if the call would have to wait for bytes
+    /// and the other end has closed.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8]) -> bool {
         let mut done = 0;

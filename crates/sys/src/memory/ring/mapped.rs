@@ -10,7 +10,7 @@ use super::protocol::{self, ControlWord, ControlWords, CorruptCounter, RingPosit
 
 const OCTETS: usize = 4096;
 const CONTROL: usize = 1024;
-const NOTES: usize = 2 * CONTROL;
+const SHARED_WORDS: usize = 2 * CONTROL;
 /// Distance in bytes between control words: two cache lines of 64 bytes, because some processors
 /// fetch lines in pairs.
 const LINES: usize = 128;
@@ -82,28 +82,38 @@ impl WakeMethod {
     }
 }
 
-/// A word in the rings' memory that one side sets and the other one reads. All are 0 at first, and
-/// stay 0 if the peer does not know them. They are hints: the peer can change each of them.
+/// The end of a sleep in [`RingReader::park`] or [`RingWriter::park`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingNote {
+pub enum ParkResult {
+    /// The thread was woken, or returned early.
+    Woken,
+    /// The time has passed.
+    TimedOut,
+}
+
+/// A word in the rings' memory that one side sets and the other side reads. Each word is 0 at
+/// first, and stays 0 if the side that sets it does not know it. The values are hints, because the
+/// peer can change every word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedWord {
     /// The memory that may be lent to the server, in units that the sides agree on.
-    ServerLimit,
-    /// The memory that may be lent to the client.
-    ClientLimit,
+    ServerLendingLimit,
+    /// The memory that may be lent to the client, in the same units.
+    ClientLendingLimit,
     /// The first word of the name by which the server knows the connection.
-    Name0,
+    ConnectionNameWord0,
     /// The second word of the name.
-    Name1,
+    ConnectionNameWord1,
     /// The third word of the name.
-    Name2,
+    ConnectionNameWord2,
     /// Not 0 after the server has found the channel for lent memory.
-    ChannelFound,
-    /// Not 0 after the server had memory to lend and no channel.
-    ChannelWanted,
+    IsChannelFound,
+    /// Not 0 after the server has had memory to lend, but no channel for it.
+    IsChannelWanted,
     /// The number of lent files that the server has taken from the channel, modulo 2^32.
-    ServerTaken,
+    ServerTakenFileCount,
     /// The number of lent files that the client has taken from the channel, modulo 2^32.
-    ClientTaken,
+    ClientTakenFileCount,
 }
 
 /// One end of a connection: a ring to read and a ring to write.
@@ -163,19 +173,20 @@ impl RingPair {
         RingWriter(self.side(&self.outgoing))
     }
 
-    fn note_word(&self, note: RingNote) -> &AtomicU32 {
-        self.mapping.word(NOTES + note as usize * size_of::<u32>())
+    fn shared_word(&self, word: SharedWord) -> &AtomicU32 {
+        self.mapping.word(SHARED_WORDS + word as usize * size_of::<u32>())
     }
 
-    /// Returns the value that a side has set, or 0.
-    pub fn note(&self, note: RingNote) -> u32 {
-        // Acquire: pairs with `set_note`.
-        self.note_word(note).load(Ordering::Acquire)
+    /// Returns the value of a word, 0 if no side has set it.
+    pub fn published_word(&self, word: SharedWord) -> u32 {
+        // Acquire: pairs with `publish_word`.
+        self.shared_word(word).load(Ordering::Acquire)
     }
 
-    /// Sets a value for the peer. A side that reads it also reads the values that were set earlier.
-    pub fn set_note(&self, note: RingNote, value: u32) {
-        self.note_word(note).store(value, Ordering::Release);
+    /// Sets the value of a word for the peer. A side that reads the value also sees the values that
+    /// were set earlier.
+    pub fn publish_word(&self, word: SharedWord, value: u32) {
+        self.shared_word(word).store(value, Ordering::Release);
     }
 
     #[inline]
@@ -257,7 +268,7 @@ impl RingSide<'_> {
     #[inline]
     fn publish_core(&self, counter: ControlWord, core: Option<usize>) {
         let number = core.and_then(|core| u32::try_from(core + 1).ok()).unwrap_or(0);
-        // An unchanged value is not skipped, because the store makes the processor fetch the cache
+        // The store is made even if the value is unchanged: it makes the processor fetch the cache
         // line for writing while the bytes are copied.
         self.core(counter).store(number, Ordering::Relaxed);
     }
@@ -269,15 +280,16 @@ impl RingSide<'_> {
         }
     }
 
-    fn park(&self, word: ControlWord, time: Option<Duration>) -> bool {
-        self.mapping.futex_wait(self.offset(word), protocol::PARKED, time)
+    fn park(&self, word: ControlWord, time: Option<Duration>) -> ParkResult {
+        let has_timed_out = self.mapping.futex_wait(self.offset(word), protocol::PARKED, time);
+        if has_timed_out { ParkResult::TimedOut } else { ParkResult::Woken }
     }
 
     /// Wakes the thread of this process that sleeps in [`park`](Self::park). Does not change a
     /// request for the bell.
     fn unpark(&self, word: ControlWord) {
         // Either a thread that is about to park sees the caller's earlier stores, or this exchange
-        // sees its request (rule `requested`).
+        // sees the request of that thread (rule `requested`).
         let _ = self.word(word).compare_exchange(protocol::PARKED, protocol::AWAKE, Ordering::SeqCst, Ordering::SeqCst);
         self.mapping.futex_wake(self.offset(word));
     }
@@ -289,7 +301,7 @@ pub struct RingReader<'a>(RingSide<'a>);
 
 impl RingReader<'_> {
     /// Copies available bytes into `buffer`. Returns their number, and true if the caller must ring
-    /// the peer's bell.
+    /// the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -321,7 +333,7 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has written bytes that no thread of this process has read. Any
-    /// thread may call this, also while another thread reads; the result is then a hint.
+    /// thread may call this function. While another thread reads, the result is a hint.
     #[inline]
     pub fn has_arrived(&self) -> bool {
         self.0.direction.position.has_arrived(&self.0)
@@ -334,8 +346,8 @@ impl RingReader<'_> {
     }
 
     /// Returns true if the peer has announced that more bytes of the message follow at once. The
-    /// caller must call [`read`](Self::read) or [`is_empty`](Self::is_empty) before, because these
-    /// load the peer's counter.
+    /// caller must first call [`read`](Self::read) or [`is_empty`](Self::is_empty), which load the
+    /// peer's counter.
     #[inline]
     pub fn is_more_announced(&self) -> bool {
         protocol::is_more_announced(&self.0)
@@ -367,8 +379,9 @@ impl RingReader<'_> {
         self.0.set_wake_method(ControlWord::Reader, how);
     }
 
-    /// Withdraws a request for a wake-up. Returns true if the peer will not ring the bell for it,
-    /// false if there was no request for the bell or if the peer has taken it.
+    /// Withdraws a request for the [bell](WakeMethod::SocketByte). Returns true if the request was
+    /// withdrawn, so the peer does not ring for it. Returns false if there was no request for the
+    /// bell, or the peer has taken it.
     #[inline]
     pub fn cancel_wake_request(&self) -> bool {
         protocol::withdraw_bell(self.0.word(ControlWord::Reader))
@@ -381,9 +394,9 @@ impl RingReader<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Reader, time)
     }
 
@@ -393,7 +406,7 @@ impl RingReader<'_> {
     }
 
     /// Tells the peer that this side reads no more. Returns true if the caller must ring the peer's
-    /// bell.
+    /// [bell](WakeMethod::SocketByte).
     pub fn announce_reading_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Abandoned, ControlWord::Writer);
         self.0.deliver_wake(wish, ControlWord::Writer)
@@ -406,7 +419,7 @@ pub struct RingWriter<'a>(RingSide<'a>);
 
 impl RingWriter<'_> {
     /// Copies bytes of `slices`, in order, as far as there is room. Returns the number of bytes
-    /// copied, and true if the caller must ring the peer's bell.
+    /// copied, and true if the caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// `InvalidData` if the peer's counter has an impossible value.
@@ -418,7 +431,7 @@ impl RingWriter<'_> {
 
     /// Copies bytes of the concatenated `slices`, starting at the index `skipped`, as far as there
     /// is room and at most `wanted` bytes. Returns the number of bytes copied, and true if the
-    /// caller must ring the peer's bell.
+    /// caller must ring the peer's [bell](WakeMethod::SocketByte).
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -507,9 +520,9 @@ impl RingWriter<'_> {
     }
 
     /// Sleeps until the peer or [`unpark`](Self::unpark) wakes the thread, or `time` has passed
-    /// (`None`: no limit). The call may return early. Returns true if `time` has passed. The caller
-    /// must have set [`WakeMethod::Futex`].
-    pub fn park(&self, time: Option<Duration>) -> bool {
+    /// (`None`: no limit). The call may return early. The caller must have set
+    /// [`WakeMethod::Futex`].
+    pub fn park(&self, time: Option<Duration>) -> ParkResult {
         self.0.park(ControlWord::Writer, time)
     }
 
@@ -519,7 +532,7 @@ impl RingWriter<'_> {
     }
 
     /// Tells the peer that this side writes no more. Returns true if the caller must ring the
-    /// peer's bell.
+    /// peer's [bell](WakeMethod::SocketByte).
     pub fn announce_writing_end(&self) -> bool {
         let wish = protocol::raise_flag(&self.0, ControlWord::Ended, ControlWord::Reader);
         self.0.deliver_wake(wish, ControlWord::Reader)
@@ -690,7 +703,11 @@ mod tests {
         let (server, client) = pair(4096);
         server.reader().set_wake_method(WakeMethod::Futex);
         server.reader().unpark();
-        assert!(!server.reader().park(None), "expected no sleep, because `unpark` cleared the request");
+        assert_eq!(
+            server.reader().park(None),
+            ParkResult::Woken,
+            "expected no sleep, because `unpark` cleared the request"
+        );
         server.reader().set_wake_method(WakeMethod::SocketByte);
         server.reader().unpark();
         assert!(client.writer().write(&[IoSlice::new(b"a")]).unwrap().1);

@@ -23,7 +23,8 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
         // SAFETY: the name is a constant, NUL-terminated string.
         syscall::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
     };
-    // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it.
+    // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it, so
+    // it is tried first.
     let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -79,8 +80,8 @@ impl SharedMapping {
     /// Maps `length` bytes of a file that [`check`] accepts, or that [`create`] made.
     ///
     /// # Errors
-    /// If the process may have no further mapping: it is out of addresses or mappings, or has reached its
-    /// limit of locked memory.
+    /// If the process may have no further mapping: it is out of addresses or mappings, or has
+    /// reached its limit of locked memory.
     pub(super) fn new(fd: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
         // SAFETY: without a requested address the mapping replaces no existing one.
         let address = syscall::once(|| unsafe {

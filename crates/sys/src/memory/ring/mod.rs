@@ -13,7 +13,7 @@
 //! |---|---|
 //! | 0 | control words of the direction to the server |
 //! | 1024 | control words of the direction to the client |
-//! | 2048 | notes of the sides to each other |
+//! | 2048 | words that each side publishes to the other |
 //! | 4096 | bytes to the server |
 //! | 4096 + capacity of the ring to the server | bytes to the client |
 
@@ -31,7 +31,7 @@ mod copy;
 mod mapping;
 
 #[cfg(not(loom))]
-pub use mapped::{RingNote, RingPair, RingReader, RingSizes, RingWriter, WakeMethod};
+pub use mapped::{ParkResult, RingPair, RingReader, RingSizes, RingWriter, SharedWord, WakeMethod};
 
 #[cfg(not(loom))]
 mod mapped;

@@ -5,10 +5,11 @@
 //! operation and checks that `head - tail` is at most the capacity; otherwise the peer is at fault.
 //!
 //! A side that has to wait stores the kind of wait in its wake word, checks the ring once more, and
-//! then waits. The peer clears the request when it fulfils it. A writer checks for a request
-//! whenever it has published bytes. A reader does so only while at least half of the ring is free,
-//! and only if the ring may have been full since the last check or the read was of at least half of
-//! the ring. A writer waits only if it has seen the ring full.
+//! then waits. It waits on a futex ([`PARKED`]), or for the *bell*, a byte on the connection's
+//! socket ([`BELL`]). The peer clears the request when it fulfils it. A writer checks for a request
+//! whenever it has published bytes. A reader checks for a request only while at least half of the
+//! ring is free, and only if the ring may have been full since the last check or if it has just
+//! read at least half of the ring. A writer waits only if it has seen the ring full.
 //!
 //! Comments in the code refer to two rules of memory ordering:
 //!
@@ -69,8 +70,8 @@ pub(super) struct RingPosition {
     /// This side's counter.
     own: Private,
     seen: Private,
-    /// The reader's counter at its last check for a waiting writer. If the ring may have been full
-    /// since that check, `seen` minus the capacity.
+    /// The reader's counter at its last check for a waiting writer. It is set to `seen` minus the
+    /// capacity if the ring may have been full since that check, so that a later read checks again.
     last_check: Private,
 }
 
@@ -112,7 +113,8 @@ impl RingPosition {
         self.check(head.wrapping_sub(self.own()), head)
     }
 
-    /// Returns true if the writer's counter differs from the reader's. Any thread may call this.
+    /// Returns true if the writer's counter differs from the reader's. Any thread may call this
+    /// function.
     #[inline]
     pub(super) fn has_arrived(&self, control: &impl ControlWords) -> bool {
         // Relaxed: a thread that reads the bytes loads the counter again.
@@ -194,8 +196,8 @@ pub(super) fn clear_wake_word(word: &AtomicU32) {
     }
 }
 
-/// Withdraws a request for the bell. Returns true if the wake word had one, which the peer has not
-/// taken.
+/// Withdraws a request for the bell. Returns true if the wake word contained a request that the
+/// peer had not taken.
 #[inline]
 pub(super) fn withdraw_bell(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == BELL
@@ -482,9 +484,9 @@ mod models {
         explore_within(2, model);
     }
 
-    /// Polls as a thread does that serves several connections: withdraws a request for the bell,
-    /// looks, requests the bell, and looks again. Returns true if it has seen the byte. Counts
-    /// requests that are in force or that the peer has taken.
+    /// Polls like a thread that serves several connections: withdraws a request for the bell,
+    /// checks the ring, requests the bell, and checks again. Returns true if the ring contained the
+    /// byte. `requests` counts the requests that are in force or that the peer has taken.
     fn poll_once(model: &Model, reader: &RingPosition, requests: &Private) -> bool {
         let word = model.word(ControlWord::Reader);
         if withdraw_bell(word) {
@@ -522,8 +524,9 @@ mod models {
         });
     }
 
-    /// A thread polls and withdraws requests for the bell, of which a second thread of the reader's
-    /// process makes one. Before the first thread waits it requests the bell and checks the ring.
+    /// One thread polls and withdraws requests for the bell, while a second thread of the reader's
+    /// process requests the bell once. Before the first thread waits, it requests the bell and
+    /// checks the ring.
     #[test]
     fn no_wake_up_is_lost_after_polling() {
         explore(|| {

@@ -100,8 +100,8 @@ fn attached(child: libc::pid_t) -> PtraceCounter {
 fn each_atomic_operation_and_system_call_is_counted() {
     let mut child = Child::start();
     let mut stepped = attached(child.id);
-    // At the first request the thread is in the system call that `attach` interrupted, which would
-    // count.
+    // At the first request the thread is in the system call that `attach` interrupted. This call
+    // would count, so the first request is not compared.
     child.counted(&mut stepped, 1);
     let counted: Vec<InstructionCounts> = [0, 1, 5, 5].map(|request| child.counted(&mut stepped, request)).to_vec();
     for (counts, atomics) in counted.iter().zip([0, 1, 5, 5]) {
@@ -122,8 +122,8 @@ fn thread_that_never_waits_is_detached_at_the_deadline() {
     let mut stepped = attached(child.id);
     child.requests.write_all(&[SPIN]).unwrap();
     let refused = loop {
-        // A call that ends without error found the child waiting, before it had read its only
-        // request.
+        // A call without an error found the child waiting, because the child had not yet read its
+        // only request. The loop then tries again.
         if let Err(error) = stepped.step_until_all_wait(clock::now() + Duration::from_millis(20)) {
             break error;
         }

@@ -90,8 +90,8 @@ impl<'m> Decoder<'m> {
         self.is_fragmented() || self.chunks.level > 0
     }
 
-    /// Takes and returns the decoder by value, because a decoder whose address is never taken can
-    /// stay in registers.
+    /// Reads a primitive that is not wholly in the current fragment or chunk. Takes and returns the
+    /// decoder by value, because a decoder whose address is never taken can stay in registers.
     #[cold]
     #[inline(never)]
     pub(super) fn take_across<const N: usize>(mut self) -> Result<([u8; N], Decoder<'m>), CdrError> {
@@ -104,7 +104,8 @@ impl<'m> Decoder<'m> {
             self.remaining_bytes = rest;
             return Ok((*octets, self));
         }
-        // No sender cuts a primitive, so bytes that end within the padding are skipped with it.
+        // No sender cuts a primitive. If the fragment ends within the padding, its last bytes are
+        // only padding and are skipped.
         while !self.fragments.starts.is_empty() && self.remaining_bytes.len() <= self.gap(N) {
             let end = self.message_position() + self.remaining_bytes.len();
             if end >= self.fragments.message.len() {

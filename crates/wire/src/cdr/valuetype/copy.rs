@@ -197,8 +197,8 @@ impl IdText<'_> {
         if self.is_indirection && e.values().ids.contains_key(&*self.text()) { 8 } else { 5 + self.octets.len() }
     }
 
-    /// Writes the id: as text if it was text, otherwise as an indirection if the id was written
-    /// before.
+    /// Writes the id as text if the original was text. If the original was an indirection, writes
+    /// an indirection, or text if the id is not in this message yet.
     fn write(self, e: &mut Encoder<'_>) -> Result<(), CdrError> {
         let text = self.text();
         if self.is_indirection {

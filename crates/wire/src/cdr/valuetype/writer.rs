@@ -122,7 +122,8 @@ impl Encoder<'_> {
     ) -> Result<UnfinishedValue, CdrError> {
         self.enter_value(identity, keep)?;
         let end = self.position().wrapping_add(4).wrapping_add(self.id_size(&id));
-        // A list of one id means the same as the id alone and is 4 bytes longer.
+        // A list of one id means the same as the id alone. It is 4 bytes longer, which changes the
+        // alignment.
         let form = if is_aligned_as(end, from) { ONE_ID } else { ID_LIST };
         self.write_u32(TAG | form | CHUNKED);
         if form == ID_LIST {

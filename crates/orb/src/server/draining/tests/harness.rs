@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use corelane_net::{Peer, ReadinessCallback, ShutdownMode, Stream, Wait};
+use corelane_net::{Peer, ReadinessCallback, ShutdownDirection, Stream, WaitLimit};
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::*;
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ScriptedStream {
 }
 
 impl Stream for ScriptedStream {
-    fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], _: WaitLimit) -> io::Result<usize> {
         let mut wire = self.0.lock();
         if wire.incoming.is_empty() {
             return if wire.peer_half_closed || wire.closed { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
@@ -69,7 +69,7 @@ impl Stream for ScriptedStream {
         Ok(count)
     }
 
-    fn send_vectored(&self, slices: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+    fn send_vectored(&self, slices: &[IoSlice<'_>], _: WaitLimit) -> io::Result<usize> {
         let mut wire = self.0.lock();
         if wire.ended || wire.closed {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -96,10 +96,10 @@ impl Stream for ScriptedStream {
         Ok(())
     }
 
-    fn shutdown(&self, half: ShutdownMode) {
+    fn shutdown(&self, direction: ShutdownDirection) {
         let mut wire = self.0.lock();
         wire.ended = true;
-        wire.closed |= half == ShutdownMode::Both;
+        wire.closed |= direction == ShutdownDirection::Both;
     }
 
     fn peer(&self) -> &Peer {
@@ -183,7 +183,7 @@ impl<'l> DrainHarness<'l> {
 
     pub(super) fn answer(&self, request: usize) -> Option<SendResult> {
         let (_, connection) = self.running[request].as_ref()?;
-        Some(connection.send(&reply_to(request), Wait::Now))
+        Some(connection.send(&reply_to(request), WaitLimit::Now))
     }
 
     pub(super) fn happen(&mut self, event: DrainEvent) {

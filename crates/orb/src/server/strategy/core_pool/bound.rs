@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::poll;
 use corelane_wire::giop::MessageKind;
 
@@ -103,7 +103,8 @@ impl DutyWatch<'_> {
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         self.task = self.pool.take_duty(lane, context, self.number);
         self.keeps &= self.task.is_some();
-        // A change of the tasks does not report refusals, because its caller may hold locks.
+        // A change of the set of tasks reports no refusal, because its caller may hold locks. So
+        // this thread reports it.
         self.pool.report_refusal(context, &lane.config.name);
     }
 }
@@ -145,7 +146,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
         }
         if duty.task.is_none() {
-            // The task has ended, so a thread without a task runs the message.
+            // The task has ended, so a best-effort thread runs the message.
             self.lane.push(LaneTask::Dispatch(waiting, message));
             return Step::GoesOn;
         }
@@ -167,7 +168,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             }
             duty.waits_in_poll = begun.elapsed() >= CHECK_INTERVAL;
         }
-        let message = match self.read(worker, Wait::Block) {
+        let message = match self.read(worker, WaitLimit::Block) {
             Ok(Some((message, more))) => {
                 duty.may_have_input = more;
                 message
@@ -217,7 +218,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
                     return self.run_waiting(duty, worker, waiting, Some(wait));
                 }
                 RateAdmission::Refused => {
-                    // The lane's threads read and refuse further requests.
+                    // From now on the lane's threads read the connection, and refuse further
+                    // requests.
                     let (task, waiting) = (binding.task, self.detached(worker, message));
                     duty.pool.refuse_elsewhere(lane, handler, waiting, task);
                     duty.keeps = false;
@@ -230,8 +232,8 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         let parts = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
         let deadline = task.and_then(|task| task.deadline_of(parts, &context.config().limits, Duration::ZERO));
         let goes_on = duty.pool.run_job(context, task, deadline, || match message {
-            None => worker.dispatch_in_place(handler, connection, Wait::Now),
-            Some(message) => worker.dispatch(handler, connection, message, Wait::Now, Duration::ZERO),
+            None => worker.dispatch_in_place(handler, connection, WaitLimit::Now),
+            Some(message) => worker.dispatch(handler, connection, message, WaitLimit::Now, Duration::ZERO),
         });
         drop(held);
         if goes_on { Step::GoesOn } else { Step::Failed }
@@ -246,7 +248,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     #[inline(always)]
-    fn read(&self, worker: &mut Worker, wait: Wait) -> Result<Option<(Option<Message>, bool)>, Step> {
+    fn read(&self, worker: &mut Worker, wait: WaitLimit) -> Result<Option<(Option<Message>, bool)>, Step> {
         let BoundConnection { lane, handler, connection, .. } = self;
         let context = handler.context();
         // This thread holds the read lock between messages, until it returns the connection to the
@@ -290,13 +292,13 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
             return true;
         };
         if is_woken {
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
         }
         input
     }
 
-    /// Passes a request of a task that the connection is not bound to, or of no task, to a thread
-    /// that may run it, or refuses it.
+    /// Passes on, or refuses, a request that does not belong to the task to which the connection is
+    /// bound.
     #[cold]
     fn pass_on(&self, pool: &Arc<SharedPool>, worker: &mut Worker, message: Option<Message>, task: Option<u64>) {
         let BoundConnection { lane, handler, connection, .. } = self;
@@ -335,7 +337,7 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     fn give_back(&self) {
-        self.connection.read_state.release();
+        self.connection.read_state.try_release_kept();
         if let Some(_served) = self.lane.guard_connection(&self.connection) {
             self.lane.watch_connection(self.handler.context(), &self.connection);
         }

@@ -22,7 +22,7 @@ struct OrderedJob {
 
 #[derive(Clone, Debug)]
 pub(super) struct DeadlineOrder {
-    /// By core, and then in the order of their deadlines.
+    /// Sorted by core, and then by deadline.
     jobs: Vec<OrderedJob>,
     most_level: u8,
 }
@@ -73,7 +73,8 @@ impl DeadlineOrder {
     pub(super) fn end(&mut self, thread: ThreadNumber, changed: &mut Vec<ThreadNumber>) -> Option<(usize, u64)> {
         let at = self.jobs.iter().position(|job| job.thread == thread)?;
         let OrderedJob { core, deadline, .. } = self.jobs.remove(at);
-        // Jobs that had to share a level may have levels of their own now.
+        // Jobs that had to share a level may have levels of their own now, so the levels are
+        // assigned again.
         if self.jobs.iter().filter(|job| job.core == core).count() >= self.levels() {
             self.spread(core, changed);
         }

@@ -1,4 +1,4 @@
-//! The budget of a core's threads without a task: a deferrable server.
+//! The budget of a core's best-effort threads ([`super`]): a deferrable server.
 //!
 //! ```text
 //!       work            budget used up
@@ -18,7 +18,7 @@ use corelane_sched::task::Nanos;
 
 use crate::rt::core_config::BestEffortShare;
 
-/// The priority of a core's threads without a task.
+/// The priority of a core's best-effort threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShareLevel {
     AboveTasks,
@@ -31,8 +31,9 @@ pub(super) struct ServerCheck {
     pub(super) change: Option<ShareLevel>,
     /// The time of the next check; `None` if no check is needed before a thread begins to work.
     pub(super) next_at: Option<Nanos>,
-    /// A thread that begins to work before this time must ask for a check. A thread that begins
-    /// later cannot use up the budget before the next check.
+    /// A thread that begins to work before this time must ask for a check. Until the next check,
+    /// threads that begin later exceed the budget by at most
+    /// [`BestEffortShare::MAX_BUDGET_OVERRUN`].
     pub(super) ask_before: Nanos,
 }
 
@@ -40,14 +41,15 @@ pub(super) struct ServerCheck {
 pub(super) struct DeferrableServer {
     budget: Nanos,
     period: Nanos,
-    /// The shortest time to the next check, unless the period ends before.
+    /// The shortest time to the next check, unless the period ends earlier.
     check_interval: Nanos,
     /// `None` if no period runs.
     begun_at: Option<Nanos>,
     /// The processor time of the threads at the start of the period.
     used_before: Nanos,
     is_exhausted: bool,
-    /// The processor time above all tasks in the periods that have ended or are exhausted.
+    /// The processor time that the threads have used above all tasks, in periods that have ended or
+    /// are exhausted.
     guaranteed: Nanos,
     exhaustions: u64,
 }
@@ -67,13 +69,13 @@ impl DeferrableServer {
         }
     }
 
-    /// Returns the present level.
+    /// Returns the level of the threads after the last check.
     pub(super) fn level(&self) -> ShareLevel {
         if self.is_exhausted { ShareLevel::Background } else { ShareLevel::AboveTasks }
     }
 
-    /// Returns the processor time above all tasks, and the number of exhausted periods, if the
-    /// threads have used the processor time `used` in all.
+    /// Returns the processor time that the threads have used above all tasks, and the number of
+    /// exhausted periods. `used` is their processor time in all.
     pub(super) fn use_of(&self, used: Nanos) -> (Nanos, u64) {
         let running = if self.is_exhausted { 0 } else { used.saturating_sub(self.used_before) };
         (self.guaranteed.saturating_add(running), self.exhaustions)
@@ -198,8 +200,8 @@ mod tests {
             }
             let late = Duration::from_nanos(BUDGET) + BestEffortShare::MAX_BUDGET_OVERRUN;
             let counted = Nanos::try_from(late.as_nanos()).unwrap() + STEP;
-            // As a task, the deferrable server has a jitter that lets two budgets follow each
-            // other.
+            // Analysed as a task, the deferrable server has a release jitter: two budgets may
+            // follow each other without a pause.
             let bound = |span: Nanos| (span + PERIOD - counted).div_ceil(PERIOD) * counted;
             let sums: Vec<Nanos> = core
                 .got
@@ -213,7 +215,7 @@ mod tests {
                 let most = sums.windows(steps + 1).map(|window| window[steps] - window[0]).max().unwrap_or(0);
                 assert!(most <= bound(steps as Nanos * STEP), "{most} in {steps} steps");
             }
-            // After a check that a thread asked for, no thread asks for another one within the
+            // After a check that a thread asked for, no thread asks for another check within the
             // check interval.
             assert!(core.checks <= 2 * core.now / (100 * US), "{} checks", core.checks);
         }
@@ -239,7 +241,7 @@ mod tests {
         let mut server = server();
         server.check(0, 0, true);
         assert_eq!(server.check(BUDGET, BUDGET, true).change, Some(ShareLevel::Background));
-        // The core was free, so the threads went on in the background.
+        // The core was free, so the threads continued in the background.
         let restored = server.check(PERIOD, PERIOD, true);
         assert_eq!(restored.change, Some(ShareLevel::AboveTasks));
         assert_eq!(restored.next_at, Some(PERIOD + BUDGET));

@@ -19,8 +19,8 @@ const RECORDS_PER_LOCK: usize = 64;
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
     /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first request.
-    /// Written with the lock of the ring held. Relaxed ordering is enough, because it does no harm
-    /// if a job near the end is recorded or not.
+    /// Written with the lock of the ring held. Relaxed ordering is enough, because a job near the
+    /// end may be recorded or not.
     record_until: AtomicU64,
     ring: PiMutex<JobRing>,
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::poll;
 use corelane_wire::Limits;
 use corelane_wire::giop::{Header, MessageKind};
@@ -75,14 +75,14 @@ impl SharedPool {
             }
             // An error only makes this loop check again.
             let _ = poll::wait_readable(mailbox.wake.as_fd(), Some(until));
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
         }
         wait.end();
     }
 
-    /// Runs a request for which its task has no thread on a thread without a task, or refuses it. A
-    /// request that should wait for its rate is above the rate, because there is no thread at which
-    /// it could wait. `is_in_set` is false if the task has ended.
+    /// Passes a request that gets no thread of its task to a best-effort thread, which runs or
+    /// refuses it. If `should_wait` is true, the request is above the rate and is refused, because
+    /// there is no thread at which it could wait. `is_in_set` is false if the task has ended.
     #[cold]
     pub(super) fn run_without_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
@@ -98,7 +98,7 @@ impl SharedPool {
         if is_in_set {
             self.report_not_bound(handler.context(), &waiting, task);
         }
-        if !is_in_set || !self.settings.refuse_without_thread {
+        if !is_in_set || !self.settings.refuses_without_thread {
             return lane.push(LaneTask::Dispatch(waiting, message));
         }
         let (bytes, handler) = (message.bytes(), Arc::clone(handler));
@@ -106,7 +106,7 @@ impl SharedPool {
         lane.push(LaneTask::RunCollocated(ParkedRequest { bytes, resume: Box::new(refuse) }));
     }
 
-    /// Puts a request above the rate of its task on the ready list, so that a thread without a task
+    /// Puts a request above the rate of its task on the ready list, so that a best-effort thread
     /// refuses it.
     #[cold]
     pub(super) fn refuse_elsewhere<S: Architecture<S>, H: RequestHandler>(
@@ -123,7 +123,7 @@ impl SharedPool {
     }
 
     /// Refuses a request above the rate of its task: the client of a two-way call gets TRANSIENT,
-    /// and a oneway is dropped. The calling thread has no task.
+    /// and a oneway is dropped. The calling thread is a best-effort thread.
     #[cold]
     pub(super) fn refuse<H: RequestHandler>(
         &self,
@@ -153,7 +153,7 @@ impl SharedPool {
         task: u64,
     ) -> MessagePlacement {
         self.refuse(handler, worker, connection, message, task);
-        connection.read_state.release();
+        connection.read_state.try_release_kept();
         lane.list_connection(connection, ReadCause::Readiness);
         MessagePlacement::Elsewhere { reads_on: false }
     }
@@ -207,13 +207,13 @@ impl SharedPool {
         task: Option<&ServedTask>,
         (waiting, message): (WaitingRequest, Message),
     ) -> bool {
-        // A request that is deferred or that must not run is no job.
+        // A request that is deferred or that must not run is not a job.
         let Some(started) = lane.begin_waiting_request(waiting, message) else { return true };
         let StartedRequest { guard, connection, message, waited } = started;
         let task = task.filter(|_| message.parts().0.kind == MessageKind::Request);
         let deadline = task.and_then(|task| task.deadline_of(message.parts(), &self.settings.limits, waited));
         let goes_on = self.run_job(handler.context(), task, deadline, || {
-            worker.dispatch(handler, &connection, message, Wait::Now, waited)
+            worker.dispatch(handler, &connection, message, WaitLimit::Now, waited)
         });
         drop(guard);
         goes_on

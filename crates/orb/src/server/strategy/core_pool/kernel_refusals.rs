@@ -1,5 +1,5 @@
 //! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
-//! which it later refuses as much.
+//! which it later refuses such a request.
 //!
 //! A request that the kernel refuses from the start makes the promises of the pool advisory. A
 //! request of a kind that the kernel has permitted before ends the promise of the one task that
@@ -47,7 +47,7 @@ impl KernelRefusals {
     }
 
     /// Returns true if the kernel has permitted such a request before. The permission of a priority
-    /// includes all lower ones.
+    /// includes all lower priorities.
     pub(super) fn was_permitted(&self, request: Request) -> bool {
         match request {
             Request::Core(core) => self.cores.contains(&core),
@@ -101,7 +101,7 @@ impl KernelRefusals {
         self.tasks.values().any(|refusal| !refusal.is_reported)
     }
 
-    /// Returns the refusals whose mark is false, and sets their marks.
+    /// Returns the refusals whose `mark` (reported or taken) is false, and sets the mark.
     fn new_refusals(&mut self, mark: impl Fn(&mut Refusal) -> &mut bool) -> Vec<RefusedTask> {
         let new = |(task, refusal): (&u64, &mut Refusal)| {
             let is_new = !std::mem::replace(mark(refusal), true);
@@ -124,7 +124,7 @@ mod tests {
         requests.into_iter().for_each(|request| refusals.permit(request));
         assert_eq!(requests.map(|request| refusals.was_permitted(request)), [true, true]);
         assert!(!refusals.was_permitted(Request::Core(0)));
-        // `RLIMIT_RTPRIO` may permit the priority of sleepers, and no priority of a task.
+        // `RLIMIT_RTPRIO` may permit the priority of sleepers, but no priority of a task.
         let priorities = [1, 97, 98].map(Request::FixedPriority);
         assert_eq!(priorities.map(|request| refusals.was_permitted(request)), [true, false, false]);
         refusals.permit(Request::FixedPriority(97));
@@ -172,7 +172,7 @@ mod tests {
         refusals.forget(1);
         assert!(refuse(&mut refusals, 2));
         assert_eq!(refusals.take_unreported().len(), 1);
-        // This program takes no refusal.
+        // From here on the program takes no refusal.
         refusals.forget(1);
         assert!(refuse(&mut refusals, 2));
         assert_eq!(refusals.take_unreported().len(), 1);

@@ -1,10 +1,11 @@
 //! Core pool: leader/followers for requests without a task, and for each core sleeping threads that
 //! serve the connections of tasks.
 //!
-//! A thread of the lane that reads the first message of a task passes the message and its
-//! connection to a thread for tasks: one that sleeps, of the task's core if possible, or a new one.
-//! This thread takes the task's core and priority, and reads the connection until it ends or must
-//! return to the lane.
+//! The threads `POOL/l0` of the lane are the *best-effort threads*: they accept connections, and
+//! run requests that belong to no task. A best-effort thread that reads the first message of a task
+//! passes the message and its connection to a thread for tasks: one that sleeps, of the task's core
+//! if possible, or a new one. This thread takes the task's core and priority, and reads the
+//! connection until it ends or must return to the lane.
 //!
 //! This is the mode [`CorePoolMode::Bound`]. [`CorePoolMode::NoAffinity`] differs in the cores of
 //! the threads only. In the other modes [`reader`] reads the connections of tasks.
@@ -74,7 +75,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Native priority of sleeping threads: the lowest fixed priority.
 const RESTING_PRIORITY: u8 = 1;
 
-/// The pause after a thread could not be started.
+/// The pause after a failed start of a thread, during which no other thread is started.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// Highest native priority of a job with a deadline.
@@ -82,12 +83,12 @@ pub(crate) const MOST_DEADLINE_PRIORITY: u8 = 97;
 
 #[derive(Clone, Debug)]
 pub(crate) struct CorePoolSettings {
-    /// At least one core.
+    /// The cores of the pool, at least one.
     pub(crate) cores: Vec<usize>,
     pub(crate) mode: CorePoolMode,
     pub(crate) threads_per_core: usize,
     pub(crate) max_threads: usize,
-    pub(crate) refuse_without_thread: bool,
+    pub(crate) refuses_without_thread: bool,
     pub(crate) best_effort_threads: usize,
     pub(crate) best_effort_share: Option<BestEffortShare>,
     pub(crate) class: SchedulingClass,
@@ -137,7 +138,7 @@ struct PoolState {
     changed_levels: Vec<ThreadNumber>,
     /// The time of the last start of a thread, if it failed.
     start_failed_at: Option<Monotonic>,
-    /// The reason why promises are advisory; `None` if there is no reason.
+    /// The refusal of the kernel that makes the promises advisory; `None` if the promises hold.
     refusal: Option<String>,
     is_refusal_reported: bool,
     refusals: KernelRefusals,
@@ -187,7 +188,8 @@ struct Assignment {
 enum AssignedWork {
     /// The thread serves the connection from now on. The octets are the object key of the task.
     Connection(Box<[u8]>),
-    /// The thread runs the message alone, and may hold its connection meanwhile.
+    /// The thread runs only this message. It may hold the connection of the message until the
+    /// message has run.
     Message(Hold),
 }
 
@@ -204,10 +206,10 @@ enum TaskThread {
     /// This thread runs the message, and serves the connection from now on.
     Connection(Arc<Mailbox>),
     Message(Arc<Mailbox>),
-    /// A thread without a task runs the message, because no thread is free for the task.
+    /// All threads for tasks are in use or reserved, so a best-effort thread runs the message.
     Exhausted,
-    /// A thread without a task runs the message: the task is not in the pool's set, or the message
-    /// is no job and its connection cannot be bound.
+    /// The task is not in the pool's set, or the message is not a job and its connection cannot be
+    /// bound. A best-effort thread runs the message.
     None,
 }
 
@@ -284,7 +286,7 @@ impl CorePoolThreads {
                     pool.change_order(&mut state, |order, changed| order.restore(before, changed));
                 }
             }
-            // A refused task leaves the set.
+            // If the kernel refuses the thread's core or priority, the task leaves the set.
             pool.place(&mut state, number);
             state.tell_duty(number);
         }
@@ -297,7 +299,7 @@ impl CorePoolThreads {
         rate::update(&mut state.rates, &kept, &without_rate);
     }
 
-    /// Limits tasks to one operation each: requests for other operations are no jobs.
+    /// Limits tasks to one operation each: requests for other operations are not jobs.
     pub(crate) fn set_operations(&self, operations: &[(u64, &str)]) {
         let operations = operations.iter().map(|(task, operation)| (*task, operation.as_bytes().into())).collect();
         self.0.state.lock().operations = operations;
@@ -312,7 +314,8 @@ impl CorePoolThreads {
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
         state.refusals.mark_core_lost(core);
-        // A thread may have been refused the core before the caller noticed its loss.
+        // A thread may have been refused the core before the caller noticed its loss. The loss
+        // explains this refusal, so it is forgotten.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
             state.is_refusal_reported = false;
@@ -346,7 +349,8 @@ impl CorePoolThreads {
         self.0.shares.get().map(|shares| shares.uses()).unwrap_or_default()
     }
 
-    /// Returns the highest native priority of a task with a deadline, or of a task without one.
+    /// Returns the highest native priority that a task may have; `has_deadline` is true for a task
+    /// with a deadline.
     pub(crate) fn most_task_priority(&self, has_deadline: bool) -> u8 {
         match self.0.settings.best_effort_share {
             Some(_) if !has_deadline => SHARE_PRIORITY - 1,
@@ -396,7 +400,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
                 pool.report_refusal(handler.context(), &name);
             }
         };
-        // A lane starts its threads once.
+        // A lane starts its threads once, so the cell is empty.
         let _ = self.0.reporter.set(Arc::new(report));
         {
             let mut state = self.0.state.lock();
@@ -418,7 +422,7 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
                 state.refusal = refusal;
             }
         }
-        // A lane starts its threads once.
+        // A lane starts its threads once, so the cell is empty.
         let _ = self.0.shares.set(Arc::clone(&shares));
         let pool = Arc::clone(&self.0);
         threads.spawn('l', count.max(settings.cores.len()), move |lane, handler| {
@@ -479,17 +483,17 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         }
         if matches!(thread, TaskThread::Exhausted) && is_job {
             self.0.report_not_bound(handler.context(), connection, task);
-            if self.0.settings.refuse_without_thread {
+            if self.0.settings.refuses_without_thread {
                 let message = detached.take().unwrap_or_else(|| worker.detach());
                 worker.reject_overloaded(handler, connection, &message);
-                connection.read_state.release();
+                connection.read_state.try_release_kept();
                 lane.list_connection(connection, ReadCause::Readiness);
                 return MessagePlacement::Elsewhere { reads_on: false };
             }
         }
         // Threads that found the read lock kept have left no flag for new input, so the connection
         // is listed, and is read again.
-        connection.read_state.release();
+        connection.read_state.try_release_kept();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
             let message = detached.take().unwrap_or_else(|| worker.detach());

@@ -1,9 +1,10 @@
-//! The rate of a task's requests: one request above the rate waits, and further ones are refused.
+//! The rate of a task's requests: one request above the rate waits, and further requests are
+//! refused.
 //!
 //! A request is due `distance` after the due time of the previous request, or after its arrival if
-//! this was later. The request may run up to the task's jitter before its due time; this time is
-//! its turn. A request that arrives before its turn waits. While it waits, all requests that arrive
-//! before their turns are refused.
+//! the arrival was later. The turn of a request is its due time minus the task's jitter: from its
+//! turn on, the request may run. A request that arrives before its turn waits. While it waits, all
+//! requests that arrive before their turns are refused.
 //!
 //! Invariants: in any time `t` at most `1 + (t + jitter) / distance` requests begin. At most one
 //! request of a task waits.
@@ -289,7 +290,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox { wake, assignment, changes: AtomicU32::new(0) });
         let is_woken = || {
             let woken = poll::wait_readable(mailbox.wake.as_fd(), Some(corelane_sys::clock::Monotonic::now())).unwrap();
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
             woken
         };
         let nanos = Duration::from_nanos;

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_sys::epoll::{Epoll, EpollEvent, Interest};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::lock::{LockScope, PiMutex};
@@ -48,7 +48,7 @@ use crate::server::worker::{ReadResult, Worker};
 /// Native priority of the threads that read the requests of tasks: above all tasks.
 pub(crate) const READER_PRIORITY: u8 = 99;
 
-/// Number of the manager's threads. The second one goes on if the first one blocks.
+/// Number of the manager's threads. While one thread blocks, the other one reads.
 const MANAGER_THREADS: usize = 2;
 
 const WAKE: u64 = u64::MAX;
@@ -58,7 +58,7 @@ pub(super) struct TaskReader {
     /// Notified if `listed` has work, and for the end of the lane.
     wake: EventFd,
     listed: PiMutex<VecDeque<ListedWork>>,
-    /// The threads of the manager.
+    /// The kernel's ids of the manager's threads.
     manager: PiMutex<Vec<Tid>>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct TaskRequest {
     pub(super) hold: Hold,
 }
 
-/// The relation of a waiting request to its connection.
+/// Whether the connection of a waiting request is read before the request has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     /// The connection is read by other threads.
@@ -89,7 +89,7 @@ pub(super) enum Hold {
 
 enum Content {
     Job(u64),
-    /// A request without a task, or a LocateRequest.
+    /// A request without a task, for which `is_foreign` is true, or a LocateRequest.
     BestEffort {
         is_foreign: bool,
     },
@@ -141,12 +141,13 @@ impl TaskReader {
         if is_there {
             return self.list(ListedWork::Read(connection.handle));
         }
-        // A retired connection belongs to the lane.
+        // A retired connection belongs to the lane, so it is not watched here.
         let Some(_served) = lane.guard_connection(connection) else { return };
         let Some(arrivals) = connection.stream.arrival_descriptor() else { return };
         let interest = Interest::READABLE | Interest::HANG_UP | Interest::ONE_SHOT;
         if self.epoll.modify(arrivals, token, interest).is_err() && self.epoll.add(arrivals, token, interest).is_err() {
-            // The kernel lacks memory. The client calls again on a new connection.
+            // The kernel lacks memory, so the connection is closed. The client calls again on a new
+            // connection.
             connection.close();
             self.list(ListedWork::Read(connection.handle));
         }
@@ -154,7 +155,7 @@ impl TaskReader {
 
     fn unwatch(&self, connection: &Connection) {
         if let Some(arrivals) = connection.stream.arrival_descriptor() {
-            // A connection that was never watched is not in the epoll.
+            // A connection that was never watched is not in the epoll, so an error is ignored.
             let _ = self.epoll.remove(arrivals);
         }
     }
@@ -241,8 +242,8 @@ impl TaskReader {
             return None;
         }
         let Some(mut turn) = connection.read_state.try_enter() else {
-            // A thread of the lane reads an earlier listing, and does not watch the connection
-            // afterwards. The event of the reader's epoll is used up.
+            // A thread of the lane reads the connection, which it found on the ready list, and does
+            // not watch it afterwards. The one-shot event of the reader's epoll is used up.
             self.give_back(lane, handler, &connection);
             return None;
         };
@@ -305,8 +306,8 @@ impl TaskReader {
             Ok(Content::Other) => {
                 let may_have_input = leave(turn) | more;
                 let goes_on = match message {
-                    None => worker.dispatch_in_place(handler, &connection, Wait::Now),
-                    Some(message) => worker.dispatch(handler, &connection, message, Wait::Now, Duration::ZERO),
+                    None => worker.dispatch_in_place(handler, &connection, WaitLimit::Now),
+                    Some(message) => worker.dispatch(handler, &connection, message, WaitLimit::Now, Duration::ZERO),
                 };
                 if goes_on {
                     self.watch(lane, &connection, may_have_input);
@@ -327,8 +328,8 @@ impl TaskReader {
         }
     }
 
-    /// Returns a request of a task on a held connection, or refuses it if it is above the rate of
-    /// its task. The lane's threads then read the connection.
+    /// Returns a request of a task on a held connection, if the rate of the task permits it.
+    /// Otherwise refuses the request, and returns the connection to the lane's threads.
     fn admitted<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -344,7 +345,7 @@ impl TaskReader {
             RateAdmission::Refused => {
                 let connection = Arc::clone(&*waiting);
                 pool.refuse_elsewhere(lane, handler, (waiting, message), task);
-                connection.read_state.release();
+                connection.read_state.try_release_kept();
                 self.give_back(lane, handler, &connection);
                 return None;
             }
@@ -355,14 +356,15 @@ impl TaskReader {
     /// Frees the read lock of a held connection, and watches the connection again.
     fn release<S: Architecture<S>>(&self, lane: &Lane<S>, connection: &Connection, hold: Hold) {
         if let Hold::Connection { may_have_input } = hold
-            && connection.read_state.release()
+            && connection.read_state.try_release_kept()
         {
             self.watch(lane, connection, may_have_input);
         }
     }
 
-    /// Runs a request whose task has no thread for it as best effort, or refuses it. `is_in_set` is
-    /// false if the task has ended; then the connection returns to the lane's threads.
+    /// Passes a request that gets no thread of its task to a best-effort thread, which runs or
+    /// refuses it. If `is_in_set` is false, the task has ended, and the connection returns to the
+    /// lane's threads.
     fn run_without_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -389,7 +391,7 @@ impl TaskReader {
         connection: &Arc<Connection>,
         hold: Hold,
     ) {
-        if hold != Hold::None && connection.read_state.release() {
+        if hold != Hold::None && connection.read_state.try_release_kept() {
             self.give_back(lane, handler, connection);
         }
     }
@@ -397,14 +399,15 @@ impl TaskReader {
     /// Puts the manager's threads on their core again.
     pub(super) fn return_manager(&self, core: usize) {
         for tid in self.manager.lock().iter() {
-            // The core may have gone again, which its watcher then notices.
+            // An error usually means that the core has gone again. It is ignored, because the
+            // core's watcher notices the loss.
             let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
         }
     }
 }
 
-/// Frees the read lock after a message. Returns true if another thread has reported input
-/// meanwhile.
+/// Frees the read lock after a message. Returns true if another thread has reported input while the
+/// lock was held.
 fn leave(turn: PendingLockGuard<'_, ReadState>) -> bool {
     turn.leave().map_err(drop).is_err()
 }
@@ -447,15 +450,16 @@ pub(super) fn run_held<S: Architecture<S>, H: RequestHandler>(
         nested_wait::install_dedicated(Rc::<HeldConnection<S>>::clone(&held));
     }
     if let Some(wait) = wait {
-        // The reader refuses further requests meanwhile.
+        // During the wait the reader reads the connection, and refuses further requests above the
+        // rate.
         nested_wait::release_dedicated_connection();
         pool.wait_for_turn(lane, mailbox, wait);
     }
     let goes_on = match pool.take_duty(lane, handler.context(), number) {
         Some(task) => pool.run_waiting(lane, handler, worker, Some(&task), (waiting, message)),
         None => {
-            // The task has ended. The lane's threads read the connection, so that they run this
-            // request before the next one.
+            // The task has ended. The request is pushed before the lane's threads read the
+            // connection, so that they begin it before the next request.
             lane.push(LaneTask::Dispatch(waiting, message));
             if let Some(reader) = &pool.reader {
                 reader.release_to_lane(lane, handler, &connection, held.hold.replace(Hold::None));
@@ -475,7 +479,7 @@ pub(super) fn run_held<S: Architecture<S>, H: RequestHandler>(
     pool.rest(number);
 }
 
-/// The loop of a thread of the manager.
+/// Runs a thread of the manager, which reads requests of tasks and hands them to threads for tasks.
 pub(super) fn run_manager<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     lane: &Arc<Lane<S>>,
@@ -505,7 +509,7 @@ pub(super) fn run_manager<S: Architecture<S>, H: RequestHandler>(
     reader.stop();
 }
 
-/// The loop of a thread that reads requests of tasks and runs them, one at a time.
+/// Runs a leader/followers thread, which reads requests of tasks and runs them, one at a time.
 pub(super) fn run_follower<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     lane: &Arc<Lane<S>>,
@@ -559,11 +563,12 @@ impl SharedPool {
             unwatch(lane, connection);
         }
         if !(is_held && is_job) {
-            connection.read_state.release();
+            connection.read_state.try_release_kept();
             if is_held {
                 reader.watch(lane, connection, more);
             } else {
-                // Threads that found the read lock kept have left no flag for new input.
+                // Threads that found the read lock kept have left no flag for new input, so the
+                // connection is listed, and is read again.
                 lane.list_connection(connection, ReadCause::Readiness);
             }
         }
@@ -592,7 +597,7 @@ mod tests {
     use std::os::fd::BorrowedFd;
     use std::os::unix::net::UnixStream;
 
-    use corelane_net::{Peer, ShutdownMode, Stream};
+    use corelane_net::{Peer, ShutdownDirection, Stream};
     use corelane_wire::Limits;
 
     use super::super::{CorePoolSettings, CorePoolThreads};
@@ -607,11 +612,11 @@ mod tests {
     struct Local(UnixStream);
 
     impl Stream for Local {
-        fn recv(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+        fn recv(&self, buffer: &mut [u8], _: WaitLimit) -> io::Result<usize> {
             (&self.0).read(buffer)
         }
 
-        fn send_vectored(&self, slices: &[IoSlice<'_>], _: Wait) -> io::Result<usize> {
+        fn send_vectored(&self, slices: &[IoSlice<'_>], _: WaitLimit) -> io::Result<usize> {
             (&self.0).write_vectored(slices)
         }
 
@@ -623,7 +628,7 @@ mod tests {
             Ok(())
         }
 
-        fn shutdown(&self, _: ShutdownMode) {
+        fn shutdown(&self, _: ShutdownDirection) {
             let _ = self.0.shutdown(std::net::Shutdown::Both);
         }
 
@@ -649,7 +654,7 @@ mod tests {
             mode: CorePoolMode::Manager,
             threads_per_core: 1,
             max_threads: 1,
-            refuse_without_thread: false,
+            refuses_without_thread: false,
             best_effort_threads: 1,
             best_effort_share: None,
             class: SchedulingClass::Fair,
@@ -675,7 +680,8 @@ mod tests {
         let reader = pool.reader.as_ref().unwrap();
         unwatch(&lane, &connection);
         reader.watch(&lane, &connection, false);
-        // A thread of the lane, which has an earlier listing, reads the first part of a message.
+        // A thread of the lane finds the connection on the ready list, and reads the first part of
+        // a message.
         let turn = connection.read_state.try_enter().unwrap();
         client.write_all(&CLOSE_CONNECTION[..6]).unwrap();
         assert!(reader.next(pool, &lane, handler, &mut Worker::new()).unwrap().is_none());

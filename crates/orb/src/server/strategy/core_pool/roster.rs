@@ -32,7 +32,7 @@ pub(super) enum Duty {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BindDecision {
-    /// This sleeping thread serves. It may be a thread of another core.
+    /// The caller wakes this sleeping thread, which may belong to another core.
     Wake(ThreadNumber),
     /// A new thread with this number serves. The caller starts it, or reports
     /// [`start_failed`](Roster::start_failed).
@@ -40,11 +40,11 @@ pub(super) enum BindDecision {
     /// The connection has a thread already, so the message needs a thread of its own
     /// ([`lend`](Roster::lend)).
     Occupied,
-    /// A thread without a task runs the request: no thread is free, or the free threads are
-    /// reserved for tasks without a thread.
+    /// All threads for tasks are in use, or the free threads are reserved for tasks that have no
+    /// thread yet. A best-effort thread runs the request.
     Exhausted,
-    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
-    /// the request.
+    /// The task is not in the set of tasks, or the roster is closed. A best-effort thread runs the
+    /// request.
     NoTask,
 }
 
@@ -56,11 +56,11 @@ pub(super) enum LeadDecision {
     /// No other thread sleeps. The caller starts one ([`add_follower`](Roster::add_follower)) and
     /// asks again.
     Alone,
-    /// A thread without a task runs the request, because the free threads are reserved for tasks
-    /// without a thread.
+    /// The free threads are reserved for tasks that have no thread yet, so a best-effort thread
+    /// runs the request.
     Exhausted,
-    /// The task is not in the set of tasks, or the roster is closed. A thread without a task runs
-    /// the request.
+    /// The task is not in the set of tasks, or the roster is closed. A best-effort thread runs the
+    /// request.
     NoTask,
 }
 
@@ -171,8 +171,9 @@ impl Roster {
         LeadDecision::Run
     }
 
-    /// Adds a sleeping thread that reads the next request. `None` if there are as many threads as
-    /// permitted. The caller starts the thread, or reports [`start_failed`](Self::start_failed).
+    /// Adds a sleeping thread that reads the next request. Returns `None` if the pool has its
+    /// maximum of threads. The caller starts the thread, or reports
+    /// [`start_failed`](Self::start_failed).
     pub(super) fn add_follower(&mut self, home: usize) -> Option<ThreadNumber> {
         let number = self.add(home)?;
         self.counts.threads_started += 1;
@@ -253,7 +254,7 @@ impl Roster {
     }
 
     /// Removes a task from the set, because the kernel refuses a request for it. Returns the
-    /// threads whose duty this changes.
+    /// threads whose duty changes.
     pub(super) fn remove_task(&mut self, task: u64) -> Vec<ThreadNumber> {
         self.tasks.retain(|binding| binding.task != task);
         let mut changed = Vec::new();
@@ -289,7 +290,7 @@ impl Roster {
         if let Place::Bound { binding, .. } = entry.place
             && self.readers > 0
         {
-            // A thread that reads stays on the core of its last request.
+            // In leader/followers, a thread that reads stays on the core of its last request.
             entry.home = binding.core;
         }
         entry.place = Place::Sleeping;

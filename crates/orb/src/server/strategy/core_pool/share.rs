@@ -1,6 +1,6 @@
-//! The guaranteed share of requests without a task: pinned threads above all tasks, and the thread
-//! `POOL/s0`, which lowers the threads of a core when they have used their budget and raises them
-//! again in the next period.
+//! The guaranteed share of requests without a task. Pinned best-effort threads run above all tasks.
+//! The thread `POOL/s0` lowers the threads of a core when they have used their budget, and raises
+//! them again in the next period.
 //!
 //! A thread that begins to work reads the clock, and wakes `POOL/s0` only if the budget could be
 //! used up before the next check.
@@ -139,7 +139,8 @@ impl BestEffortShares {
             let state = share.server.lock();
             let (used, exhausted) = state.server.use_of(share.used(&state));
             let is_above_tasks = state.level() == ShareLevel::AboveTasks;
-            // The kernel may have refused the share to all threads of the core.
+            // The kernel may have refused the share to all threads of the core. Then none runs
+            // above the tasks.
             let runs_above_tasks = self.scheduling.is_some() && is_above_tasks && !state.threads.is_empty();
             BestEffortUse {
                 core: share.core,
@@ -151,17 +152,18 @@ impl BestEffortShares {
         self.cores.iter().map(use_of).collect()
     }
 
-    /// Puts the threads of a lost core into the background, or returns them to their core. After
-    /// the end the threads stay in the background.
+    /// Puts the threads of a core into the background if the core is lost, or returns them to the
+    /// core. After the end of the pool they stay in the background.
     pub(super) fn set_lost(&self, core: usize, is_lost: bool) {
         for share in self.cores.iter().filter(|share| share.core == core) {
             let mut state = share.server.lock();
-            // No thread enforces the budgets after the end.
+            // After the end no thread enforces the budgets, so the threads stay in the background.
             state.is_lost = is_lost || self.is_ending.load(Ordering::Acquire);
             let scheduling = self.scheduling(state.level());
             for (tid, _) in &state.threads {
                 if !is_lost {
-                    // The core may have gone again, which its watcher then notices.
+                    // An error usually means that the core has gone again. It is ignored, because
+                    // the core's watcher notices the loss.
                     let _ = thread::set_affinity(Some(*tid), &CpuSet::one(core));
                 }
                 let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
@@ -188,8 +190,8 @@ impl BestEffortShares {
 
     fn check_core(&self, share: &CoreShare, now: u64) -> Option<u64> {
         let mut state = share.server.lock();
-        // Work that asked and has ended counts as running until the next check. Otherwise each
-        // short request would ask.
+        // Work that asked for a check counts as running until the next check, even if it has ended.
+        // Otherwise each short request would ask for a check.
         let mut is_busy = share.asked.swap(false, Ordering::SeqCst) || share.working.load(Ordering::SeqCst) > 0;
         let used = share.used(&state);
         loop {
@@ -197,12 +199,14 @@ impl BestEffortShares {
             if check.change.is_some() {
                 let scheduling = self.scheduling(state.level());
                 for (tid, _) in &state.threads {
-                    // The kernel refuses nothing that it permitted to the thread at its start.
+                    // The kernel permitted the scheduling to the thread at its start, so no error
+                    // is expected.
                     let _ = thread::set_uninherited_scheduling(Some(*tid), scheduling);
                 }
             }
             share.ask_before.store(check.ask_before, Ordering::SeqCst);
-            // A thread that began to work before the store may have read an older value.
+            // A thread that began to work before the store may have read an older value and not
+            // asked, so the check is repeated.
             if is_busy || share.working.load(Ordering::SeqCst) == 0 {
                 return check.next_at;
             }
@@ -245,7 +249,7 @@ impl BestEffortShares {
         let state = share.server.lock();
         let own = thread::current_tid();
         if state.threads.iter().any(|(tid, _)| *tid == own) {
-            // The kernel permitted the scheduling before.
+            // The kernel permitted the scheduling before, so no error is expected.
             let _ = thread::set_uninherited_scheduling(None, self.scheduling(state.level()));
         }
     }
@@ -259,13 +263,13 @@ impl BestEffortShares {
             state.ended = state.ended.saturating_add(clock.time());
         }
         drop(state);
-        // The end of the pool needs no share.
+        // The thread ends with its pool, so it gives up the share.
         let _ = thread::set_uninherited_scheduling(None, Scheduling::Other);
     }
 }
 
-/// Starts the thread that checks the budgets. If the kernel refuses its priority, the threads
-/// without a task get no share, because their budgets could not be enforced.
+/// Starts the thread that checks the budgets. If the kernel refuses its priority, the best-effort
+/// threads get no share, because their budgets could not be enforced.
 pub(super) fn start(
     share: BestEffortShare,
     cores: &[usize],
@@ -281,9 +285,10 @@ pub(super) fn start(
                 let until = own.check().map(|at| own.started_at + Duration::from_nanos(at));
                 // An error only makes this loop check again.
                 let _ = poll::wait_readable(own.wake.as_fd(), until);
-                own.wake.drain();
+                own.wake.take_notifications();
             }
-            // The other threads may end later. From now on no thread lowers them.
+            // The best-effort threads may end after this thread, which alone lowers them, so they
+            // continue in the background.
             for share in &own.cores {
                 own.set_lost(share.core, true);
             }
@@ -304,7 +309,7 @@ pub(super) fn start(
     Ok((shares, handle, None))
 }
 
-/// The loop of a thread without a task that has a share of a core.
+/// Runs a best-effort thread that has a share of a core.
 pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     pool: &SharedPool,
     shares: &BestEffortShares,
@@ -351,11 +356,13 @@ fn step<S: Architecture<S>, H: RequestHandler>(
 ) -> io::Result<()> {
     if lane.has_ready_or_begun() {
         shares.begin_work(share);
-        // Another thread may have taken the work. A wait would count as work.
+        // Another thread may have taken the work, so the step does not wait: a wait would count as
+        // work.
         let stepped = lane.step(handler, worker, Some(Duration::ZERO));
         BestEffortShares::end_work(share);
         stepped?;
-        // The step may have cleared the wake-up for a task or for the end.
+        // The step may have cleared the wake-up for a ready task or for the end of the lane, so
+        // this thread does not wait.
         if lane.has_ready() || lane.is_stopping() {
             return Ok(());
         }
@@ -407,8 +414,8 @@ mod tests {
             }
             shares.cores[0].server.lock().level()
         };
-        // No thread has entered, so no processor time is used. The piece that begins the period is
-        // charged as the others are, so ten of them use up the budget.
+        // No thread has entered, so no processor time is used. Ten pieces of work, with the one
+        // that begins the period, use up the budget.
         assert_eq!(work(9), ShareLevel::AboveTasks);
         assert_eq!(shares.uses()[0].used_time, Duration::from_micros(900));
         assert_eq!(work(1), ShareLevel::Background);

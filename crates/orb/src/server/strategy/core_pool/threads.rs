@@ -46,8 +46,8 @@ impl SharedPool {
         }
     }
 
-    /// Returns the core whose threads serve a task of `core`. In a pool without affinity one number
-    /// stands for all cores.
+    /// Returns the core whose threads serve a task of `core`. In a pool without affinity, the
+    /// number of the first core stands for all cores.
     pub(super) fn core_of(&self, core: usize) -> usize {
         match self.settings.mode {
             CorePoolMode::NoAffinity => self.settings.cores.first().copied().unwrap_or(core),
@@ -68,8 +68,8 @@ impl SharedPool {
     /// changes of a thread.
     ///
     /// If the kernel refuses what it has permitted before, the thread keeps its core and its
-    /// scheduling, and its task leaves the set. Returns false in this case. A thread that has ended
-    /// ends no promise.
+    /// scheduling, and its task leaves the set. Returns false in this case. An error because the
+    /// thread has ended is not a refusal.
     pub(super) fn place(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let (core, scheduling, task) = match state.roster.duty(number) {
             Duty::Serve(binding) => {
@@ -138,7 +138,8 @@ impl SharedPool {
             return true;
         };
         let Some(task) = withdrawn else {
-            // A refusal to a sleeping thread ends no promise, if as much was permitted before.
+            // The request is for a sleeping thread, or the kernel has never permitted such a
+            // request. Only in the second case the promises become advisory.
             if !state.refusals.was_permitted(request) {
                 state.refusal.get_or_insert(reason);
             }
@@ -148,7 +149,8 @@ impl SharedPool {
             && seat.core != before
             && let Some(before) = before
         {
-            // A core that is refused again is set when the thread next sleeps.
+            // If the kernel refuses the earlier core as well, the thread gets a core when it next
+            // sleeps.
             let is_back = thread::set_affinity(Some(tid), &self.affinity_of(before)).is_ok();
             seat.core = is_back.then_some(before);
         }
@@ -165,7 +167,7 @@ impl SharedPool {
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
         }
-        // A thread whose wait for the rate ends must find its new duty.
+        // A thread whose wait for the rate ends must find its new duty, so the rate changes last.
         if let Some(rate) = state.rates.get(&task) {
             rate.change(None);
         }
@@ -191,7 +193,8 @@ impl SharedPool {
         let mut state = self.state.lock();
         match begins {
             Some((core, deadline)) => {
-                // The task may have moved since the thread read its duty.
+                // The task may have moved since the thread read its duty, so the present core
+                // counts.
                 let duty = state.roster.duty(number);
                 let core = if let Duty::Serve(binding) = duty { binding.core } else { core };
                 self.change_order(&mut state, |order, changed| order.begin(core, deadline, number, changed));
@@ -206,8 +209,8 @@ impl SharedPool {
         thread_context::enter_lane(thread_context::current_lane(context.stamp()), native);
     }
 
-    /// Gives the calling thread the scheduling of its duty after a demoted job, if the end of the
-    /// job has not restored it. If the kernel refuses this, the task leaves the set.
+    /// Sets the scheduling of the calling thread's duty after a demoted job, unless the end of the
+    /// job has restored it. If the kernel refuses the scheduling, the task leaves the set.
     #[cold]
     pub(super) fn restore_demoted(&self, context: &OrbContext, number: ThreadNumber) {
         let mut state = self.state.lock();
@@ -273,7 +276,7 @@ impl SharedPool {
 
     /// Chooses the thread that runs a message of a task. If `serves_connection` is true, the thread
     /// serves the connection from now on, unless the connection has a thread already. A message
-    /// that is no job gets a thread only with its connection.
+    /// that is not a job gets a thread only if this thread then serves the connection.
     pub(super) fn choose_thread<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Lane<S>,
@@ -284,7 +287,8 @@ impl SharedPool {
     ) -> TaskThread {
         let Some(lane) = lane.weak_self.upgrade() else { return TaskThread::None };
         let mut state = self.state.lock();
-        // A stream without a descriptor cannot return to the lane's epoll.
+        // A stream without a descriptor cannot return to the lane's epoll, so the connection is not
+        // bound.
         let mut serves_connection = serves_connection && connection.stream.readiness_descriptor().is_some();
         let mut decision = BindDecision::Occupied;
         if serves_connection {
@@ -316,14 +320,14 @@ impl SharedPool {
             Some(mailbox) if serves_connection => TaskThread::Connection(mailbox),
             Some(mailbox) => TaskThread::Message(mailbox),
             None if is_in_set => TaskThread::Exhausted,
-            // The kernel has refused the thread's core or priority.
+            // The kernel has refused the thread's core or priority, so the task has left the set.
             None => TaskThread::None,
         }
     }
 
     /// Starts a thread that the roster has counted. Returns false if this fails, or failed a short
-    /// time before. A lack of descriptors or threads ends no promise, because any client can cause
-    /// it by connections.
+    /// time before. A lack of descriptors or threads makes no promise advisory, because any client
+    /// can cause it by opening connections.
     fn try_start<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         state: &mut PoolState,
@@ -346,8 +350,8 @@ impl SharedPool {
     /// Gives the calling thread the duty to run the request of a task that it has read.
     ///
     /// # Errors
-    /// If a thread without a task must run the request: true if no thread is free for the task,
-    /// false if the task is not in the set.
+    /// If a best-effort thread must run the request: true if no thread is free for the task, false
+    /// if the task is not in the set.
     pub(super) fn lead<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Arc<Lane<S>>,
@@ -375,8 +379,8 @@ impl SharedPool {
         if is_led { Ok(()) } else { Err(is_in_set) }
     }
 
-    /// Places a thread that has a new binding. If the kernel refuses this, takes the binding back
-    /// and returns false.
+    /// Gives a thread with a new binding its core and its priority. If the kernel refuses either,
+    /// takes the binding back and returns false.
     fn place_woken(&self, state: &mut PoolState, number: ThreadNumber) -> bool {
         let is_placed = self.place(state, number);
         if !is_placed {
@@ -388,15 +392,15 @@ impl SharedPool {
 
     #[cold]
     pub(super) fn report_not_bound(&self, context: &OrbContext, connection: &Connection, task: u64) {
-        self.state.lock().roster.count_not_bound(self.settings.refuse_without_thread);
+        self.state.lock().roster.count_not_bound(self.settings.refuses_without_thread);
         let peer = connection.stream.peer().clone();
         context.events().report(&Event::TaskNotBound { peer, task });
     }
 
-    /// Returns the mailbox of a sleeping thread for a request of a task that could not run when it
-    /// was read. `None` if no sleeping thread is free for the task, which is counted, or if the
-    /// task is not in the set, or leaves it because the kernel refuses the thread's core or
-    /// priority.
+    /// Wakes a sleeping thread for a request of a task that could not run when it was read, and
+    /// returns its mailbox. Returns `None`, and counts the request, if no sleeping thread is free
+    /// for the task. Also returns `None` if the task is not in the set, or leaves it because the
+    /// kernel refuses the thread's core or priority.
     pub(super) fn wake_sleeper(&self, connection: &Arc<Connection>, task: u64) -> Option<Arc<Mailbox>> {
         let mut state = self.state.lock();
         match state.roster.lend(task) {
@@ -406,7 +410,7 @@ impl SharedPool {
                     seat.connection = Arc::downgrade(connection);
                     return Some(Arc::clone(&seat.mailbox));
                 }
-                // The task has left the set.
+                // The kernel refused the thread's core or priority, so the task has left the set.
                 return None;
             }
             // Only a thread that has a handler can start further threads.
@@ -444,8 +448,9 @@ impl SharedPool {
         self.rest(number);
     }
 
-    /// Makes a thread free for other work. It keeps its core and its priority, except in
-    /// leader/followers: there it counts as a reader from now on, so it gets the priority of one.
+    /// Marks a thread free for other work. Until [`rest`](Self::rest) the thread keeps its core and
+    /// its priority, except in leader/followers: there it becomes a reader at once, with a reader's
+    /// priority.
     pub(super) fn free(&self, number: ThreadNumber) {
         let mut state = self.state.lock();
         state.roster.finish(number);
@@ -482,8 +487,8 @@ impl SharedPool {
                 let identity = LaneIdentity { priority, has_fixed_priority: true, serves_task: true, ..identity };
                 thread_context::enter_lane(identity, native);
                 // If the priority changed during an overrunning operation, the end of the operation
-                // has restored the earlier priority. The result is ignored, because `place` has
-                // recorded a refusal.
+                // has restored the earlier priority, so the new priority is set again. The result
+                // is ignored, because `place` has recorded a refusal.
                 let _ = native.map(|native| thread::set_scheduling(None, native));
                 let rate = state.rates.get(&binding.task).cloned();
                 let operation = state.operations.get(&binding.task).cloned();
@@ -516,7 +521,7 @@ fn run_thread<S: Architecture<S>, H: RequestHandler>(
         let assignment = mailbox.assignment.lock().take();
         let Some(Assignment { waiting, message, work, wait }) = assignment else {
             let _ = poll::wait_readable(mailbox.wake.as_fd(), None);
-            mailbox.wake.drain();
+            mailbox.wake.take_notifications();
             continue;
         };
         let key = match work {

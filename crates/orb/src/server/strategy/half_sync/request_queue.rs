@@ -119,8 +119,8 @@ impl RequestQueue {
         self.readiness.as_fd()
     }
 
-    /// Makes [`readiness`](Self::readiness) report messages that are queued from now on. It need
-    /// not report earlier ones, which [`try_pop`](Self::try_pop) returns.
+    /// Makes [`readiness`](Self::readiness) report messages that are queued from now on. The
+    /// descriptor need not report earlier messages, which [`try_pop`](Self::try_pop) returns.
     pub(crate) fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::SeqCst);
     }
@@ -141,7 +141,7 @@ impl RequestQueue {
     /// listeners take them.
     #[cold]
     pub(crate) fn try_pop(&self) -> Option<QueuedRequest> {
-        self.readiness.drain();
+        self.readiness.take_notifications();
         let mut state = self.state.lock();
         let next = state.next();
         let more = !state.stopped && state.requests.len() > 0;

@@ -1,4 +1,4 @@
-//! The record of the tasks that a server has promised to run: [`Books`].
+//! The record of the tasks that a server has promised to run: [`TaskRegistry`].
 //!
 //! All times are in nanoseconds since an instant that the caller chooses. A time that is earlier
 //! than a previous one counts as the previous one.
@@ -41,8 +41,8 @@ pub const MAX_OPERATION_NAME_BYTES: usize = 256;
 /// Maximum number of stages of a chain on one server.
 pub const MAX_CHAIN_STAGES: usize = 32;
 
-/// A secret that proves that a client may change a task. The caller of [`Books::admit`] or
-/// [`Books::reserve_chain`] must choose one that no other client can guess.
+/// A secret that proves that a client may change a task. The caller of [`TaskRegistry::admit`] or
+/// [`TaskRegistry::reserve_chain`] must choose a token that no other client can guess.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TaskToken(pub [u8; 16]);
 
@@ -70,20 +70,22 @@ pub struct TaskRequest {
     pub operation: String,
     /// The times of the task's jobs, such as period, deadline and execution time, in nanoseconds.
     pub timing: Timing,
-    /// The importance of the task.
+    /// The importance of the task: after the loss of a core, the most critical tasks get new cores
+    /// first.
     pub criticality: Criticality,
     /// The only core that may run the task; `None` if every core may run it.
     pub pinned_core: Option<CoreId>,
     /// The time for which the promise holds unless the client renews it. 0 means
-    /// [`BooksLimits::default_lease`]; a time above [`BooksLimits::max_lease`] means `max_lease`.
+    /// [`RegistryLimits::default_lease`]; a time above [`RegistryLimits::max_lease`] means
+    /// `max_lease`.
     pub lease: Nanos,
     /// The action on a job that has used the execution time of `timing`.
     pub overrun_action: JobOverrunAction,
 }
 
-/// The bounds of the books.
+/// The bounds of the task registry, for all clients together and for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BooksLimits {
+pub struct RegistryLimits {
     /// Maximum number of tasks of all clients. Pending and ending tasks, retained rejections, and
     /// the shares of cores that tasks keep after a move or a change of timing count as tasks.
     pub max_tasks: usize,
@@ -100,17 +102,17 @@ pub struct BooksLimits {
     pub reservation_timeout: Nanos,
     /// The lease of a request whose lease is 0.
     pub default_lease: Nanos,
-    /// The longest lease.
+    /// The longest lease, to which longer requests are reduced.
     pub max_lease: Nanos,
-    /// The time for which [`Books::pending_outcome`] reports a rejection that followed a pending
-    /// decision.
+    /// The time for which [`TaskRegistry::pending_outcome`] reports a rejection that followed a
+    /// pending decision.
     pub rejection_retention: Nanos,
 }
 
 /// The default limits: 1,000 tasks; for one client 100 tasks and a utilization of 16 cores; 100
 /// decisions a second; 16 pending decisions; reservations of 5 s; leases of 10 s and at most 1 h;
 /// rejections reported for 60 s.
-impl Default for BooksLimits {
+impl Default for RegistryLimits {
     fn default() -> Self {
         const SECOND: Nanos = 1_000_000_000;
         Self {
@@ -142,7 +144,7 @@ pub struct Promise {
     /// The end of the lease, or of the reservation of a stage.
     pub ends_at: Nanos,
     /// The moves of earlier tasks to other cores that make room for this task. Empty for stages of
-    /// chains, and in the results of [`Books::pending_outcome`].
+    /// chains, and in the results of [`TaskRegistry::pending_outcome`].
     pub moves: Vec<Move>,
 }
 
@@ -153,8 +155,8 @@ pub enum TaskAdmission {
     Promised(Promise),
     /// The decision found no room for the task.
     Rejected(Rejection),
-    /// The decision needs a longer search. [`Books::pending_outcome`] returns the decision about
-    /// this task.
+    /// The decision needs a longer search. [`TaskRegistry::pending_outcome`] returns the decision
+    /// about this task.
     Pending(TaskId),
 }
 
@@ -168,9 +170,9 @@ pub enum ChainAdmission {
     Rejected(usize, Rejection),
 }
 
-/// The reason why the books refuse a request without deciding it.
+/// The reason why the task registry refuses a request without deciding it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BooksRefusal {
+pub enum RegistryRefusal {
     /// A time is out of range.
     TimingOutOfRange(TimingError),
     /// A field other than a time is out of range: the field's name, and the permitted range.
@@ -186,8 +188,8 @@ pub enum BooksRefusal {
     /// The task is pinned to a core that the machine does not have or that is lost: this core, and
     /// the usable cores.
     NoSuchCore(CoreId, Vec<CoreId>),
-    /// The books have no such task or reservation: it has ended, the chain is committed, or it
-    /// never existed.
+    /// The task registry has no such task or reservation: it has ended, the chain is committed, or
+    /// it never existed.
     NotFound,
     /// The token is not the token of the task or chain.
     WrongToken,
@@ -198,12 +200,13 @@ pub enum BooksRefusal {
     KernelRefused,
     /// The task is not admitted yet: its decision is pending, or its chain is not committed.
     NotAdmittedYet,
-    /// The store does not have an earlier change of the task's timing yet, or has not reserved
-    /// enough task numbers for a chain yet.
-    NotSavedYet,
+    /// The store does not have an earlier change of the task's timing yet.
+    EarlierTimingNotSaved,
+    /// The store has not reserved enough task numbers for the chain yet.
+    TaskNumbersNotSaved,
 }
 
-impl fmt::Display for BooksRefusal {
+impl fmt::Display for RegistryRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimingOutOfRange(error) => error.fmt(f),
@@ -224,14 +227,17 @@ impl fmt::Display for BooksRefusal {
                  thread: withdraw the task, and ask for a new admission",
             ),
             Self::NotAdmittedYet => f.write_str("the task is not admitted yet"),
-            Self::NotSavedYet => f.write_str("the store of the books does not have an earlier change yet"),
+            Self::EarlierTimingNotSaved => {
+                f.write_str("the store does not have an earlier change of the task's timing yet")
+            }
+            Self::TaskNumbersNotSaved => f.write_str("the store has not reserved task numbers for the chain yet"),
         }
     }
 }
 
-impl std::error::Error for BooksRefusal {}
+impl std::error::Error for RegistryRefusal {}
 
-/// The state of a task.
+/// The state of a task in a [`BooksSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// The task is reserved with its chain until this time.
@@ -248,7 +254,7 @@ pub enum TaskState {
     Pending,
 }
 
-/// A task in a [`BooksSnapshot`].
+/// A task in a [`RegistrySnapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
     /// The id, timing, criticality and pinned core of the task.
@@ -274,7 +280,7 @@ pub struct TaskRecord {
     pub starts_at: Nanos,
 }
 
-/// The use of a core in a [`BooksSnapshot`].
+/// The use of a core in a [`RegistrySnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreUse {
     /// The core.
@@ -290,7 +296,7 @@ pub struct CoreUse {
     pub reserved_above_tasks: Utilization,
 }
 
-/// The numbers of decisions and ends since the books were created.
+/// The numbers of decisions and ends since the creation of the task registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionCounts {
     /// Tasks that were promised or reserved, and changed timings.
@@ -307,9 +313,9 @@ pub struct DecisionCounts {
     pub reservations_expired: u64,
 }
 
-/// The content of the books at one instant.
+/// The content of the task registry at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BooksSnapshot {
+pub struct RegistrySnapshot {
     /// The tasks, in the order of their requests.
     pub tasks: Vec<TaskRecord>,
     /// The cores, in the machine's order.
@@ -318,7 +324,7 @@ pub struct BooksSnapshot {
     pub counts: DecisionCounts,
 }
 
-/// The effect of the loss or return of cores ([`Books::set_lost_cores`]).
+/// The effect of the loss or return of cores ([`TaskRegistry::set_lost_cores`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostCoresOutcome {
     /// The cores that are lost now and were usable before.
@@ -344,7 +350,7 @@ pub struct PendingDecision {
 
 impl PendingDecision {
     /// Searches for a plan. The search may take long, so the caller should hold no lock on the
-    /// books meanwhile. The result is for [`Books::apply_decision`].
+    /// task registry during it. The result is for [`TaskRegistry::apply_decision`].
     #[must_use]
     pub fn decide(self) -> CompletedDecision {
         let outcome = transition::admit(&self.set, &self.set, &self.machine, &self.task);
@@ -352,7 +358,7 @@ impl PendingDecision {
     }
 }
 
-/// The result of [`PendingDecision::decide`].
+/// The plan or the rejection that [`PendingDecision::decide`] found, for [`TaskRegistry::apply_decision`].
 #[derive(Clone, Debug)]
 pub struct CompletedDecision {
     pub(super) task: TaskId,
@@ -362,14 +368,14 @@ pub struct CompletedDecision {
 
 /// The record of admitted tasks.
 ///
-/// The work of a method is bounded by the [limits](BooksLimits) and by the [inline
+/// The work of a method is bounded by the [limits](RegistryLimits) and by the [inline
 /// bounds](Machine::with_short_decision_limits) of the machine.
 ///
 /// No method waits for a disk. A caller acknowledges a promise when the store has it
 /// ([`is_saved`](Self::is_saved)), and saves by [`next_save`](Self::next_save),
 /// [`PendingSave::save`] and [`apply_save`](Self::apply_save). The defaults of these methods are
-/// for books without a store.
-pub trait Books: Send {
+/// for a task registry without a store.
+pub trait TaskRegistry: Send {
     /// Decides about a task, and admits it if it fits.
     ///
     /// # Errors
@@ -380,18 +386,19 @@ pub trait Books: Send {
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal>;
+    ) -> Result<TaskAdmission, RegistryRefusal>;
 
     /// Returns the decision about a task that was pending, or the present promise of a task.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`] for the token
-    /// of another task, [`BooksRefusal::CoreLost`] while the task is demoted by the loss of its
-    /// core, and [`BooksRefusal::KernelRefused`] after [`demote`](Self::demote).
-    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<TaskAdmission, BooksRefusal>;
+    /// [`RegistryRefusal::NotFound`] if the task has ended, [`RegistryRefusal::WrongToken`] for the
+    /// token of another task, [`RegistryRefusal::CoreLost`] while the task is demoted by the loss
+    /// of its core, and [`RegistryRefusal::KernelRefused`] after [`demote`](Self::demote).
+    fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos)
+    -> Result<TaskAdmission, RegistryRefusal>;
 
     /// Reserves room for all stages of a chain, or for none. The reservation lapses unless
-    /// [`commit_chain`](Self::commit_chain) follows within [`BooksLimits::reservation_timeout`].
+    /// [`commit_chain`](Self::commit_chain) follows within [`RegistryLimits::reservation_timeout`].
     ///
     /// # Errors
     /// The reason why the request is not decided.
@@ -401,20 +408,20 @@ pub trait Books: Send {
         client: &ClientName,
         token: TaskToken,
         now: Nanos,
-    ) -> Result<ChainAdmission, BooksRefusal>;
+    ) -> Result<ChainAdmission, RegistryRefusal>;
 
     /// Turns a reservation into promises, whose leases begin now.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the reservation has lapsed, or was committed or cancelled
-    /// before, and [`BooksRefusal::WrongToken`] for the token of another chain.
-    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, BooksRefusal>;
+    /// [`RegistryRefusal::NotFound`] if the reservation has lapsed, or was committed or cancelled
+    /// before, and [`RegistryRefusal::WrongToken`] for the token of another chain.
+    fn commit_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<Vec<Promise>, RegistryRefusal>;
 
     /// Releases a reservation.
     ///
     /// # Errors
     /// The errors of [`commit_chain`](Self::commit_chain).
-    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
+    fn cancel_chain(&mut self, chain: ChainId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal>;
 
     /// Replaces the timing of a promised task. If the new timing does not fit, the task keeps the
     /// old timing.
@@ -427,38 +434,39 @@ pub trait Books: Send {
         token: TaskToken,
         timing: Timing,
         now: Nanos,
-    ) -> Result<TaskAdmission, BooksRefusal>;
+    ) -> Result<TaskAdmission, RegistryRefusal>;
 
     /// Begins a new lease of a task and returns the end of the lease. A `lease` of 0 means the
     /// default lease; a `lease` above the maximum means the maximum.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`] if the task has ended, [`BooksRefusal::WrongToken`],
-    /// [`BooksRefusal::NotAdmittedYet`], and [`BooksRefusal::KernelRefused`] after
+    /// [`RegistryRefusal::NotFound`] if the task has ended, [`RegistryRefusal::WrongToken`],
+    /// [`RegistryRefusal::NotAdmittedYet`], and [`RegistryRefusal::KernelRefused`] after
     /// [`demote`](Self::demote): the task then ends with its present lease.
-    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, BooksRefusal>;
+    fn renew(&mut self, task: TaskId, token: TaskToken, lease: Nanos, now: Nanos) -> Result<Nanos, RegistryRefusal>;
 
     /// Ends a task, cancels its pending decision, or drops its retained rejection. The share of a
     /// promised task is free after the deadline of its last job.
     ///
     /// # Errors
-    /// [`BooksRefusal::NotFound`], [`BooksRefusal::WrongToken`], and
-    /// [`BooksRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
-    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), BooksRefusal>;
+    /// [`RegistryRefusal::NotFound`], [`RegistryRefusal::WrongToken`], and
+    /// [`RegistryRefusal::NotAdmittedYet`] for a stage of a chain without a commit.
+    fn withdraw(&mut self, task: TaskId, token: TaskToken, now: Nanos) -> Result<(), RegistryRefusal>;
 
-    /// Returns the name of a task; `None` if the books have neither the task nor its rejection.
+    /// Returns the name of a task; `None` if the task registry has neither the task nor its
+    /// rejection.
     fn task_name(&self, task: TaskId) -> Option<&str>;
 
     /// Returns all tasks, cores and counts.
-    fn snapshot(&mut self, now: Nanos) -> BooksSnapshot;
+    fn snapshot(&mut self, now: Nanos) -> RegistrySnapshot;
 
     /// Returns the pending decision that has waited longest; `None` if there is none. The decision
     /// stays pending until [`apply_decision`](Self::apply_decision).
     fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
-    /// Applies the result of a search. If the search found a plan, and the books have changed since
-    /// it began, the decision stays pending for another search. After the last permitted search, a
-    /// bounded search decides at once.
+    /// Applies the result of a search. If the search found a plan, and the task registry has
+    /// changed since it began, the decision stays pending for another search. After the last
+    /// permitted search, a bounded search decides at once.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move to
@@ -470,8 +478,8 @@ pub trait Books: Send {
     fn set_lost_cores(&mut self, lost: &[CoreId], now: Nanos) -> LostCoresOutcome;
 
     /// Withdraws the promise of a task, because the kernel refuses the task's core, priority or
-    /// thread. The task is demoted until it ends, also if a core has room for it: its client
-    /// withdraws it, or its lease ends without a renewal. Its share of the core is free after the
+    /// thread. The task is demoted until it ends, even if a core has room for it. The task ends
+    /// when its client withdraws it, or with its lease. Its share of the core is free after the
     /// deadline of a job that may run now. Returns false, and changes nothing, if the task is not
     /// promised or has no core.
     fn demote(&mut self, task: TaskId, now: Nanos) -> bool;
@@ -484,39 +492,41 @@ pub trait Books: Send {
     /// report of a rejection ends; `None` if there is none.
     fn next_expiry(&self) -> Option<Nanos>;
 
-    /// Attaches octets to a task. The books store the octets without reading them. They replace
-    /// earlier octets, and end with the task. Has no effect if the books do not have the task.
+    /// Attaches octets to a task. The task registry stores the octets without reading them. The
+    /// octets replace earlier octets, and end with the task. Has no effect if the task registry
+    /// does not have the task.
     fn attach_data(&mut self, task: TaskId, attachment: &[u8]);
 
     /// Returns the promised and demoted tasks with their attached octets, which may be empty.
     fn attached_data(&self) -> Vec<(TaskId, Arc<[u8]>)>;
 
-    /// Sets octets that the server needs after a restart. The books store them without reading
-    /// them.
+    /// Sets octets that the server needs after a restart. The task registry stores them without
+    /// reading them.
     fn set_server_data(&mut self, data: &[u8]);
 
     /// Returns the octets of [`set_server_data`](Self::set_server_data); empty if there are none.
     fn server_data(&self) -> &[u8];
 
-    /// Returns true if the books have a store.
+    /// Returns true if the task registry has a store.
     fn has_store(&self) -> bool {
         false
     }
 
     /// Returns true if the store has the task's promise with its timing and attachment, or if the
-    /// task has no promise and the store has none of it. Always true for books without a store.
+    /// task has no promise and the store has no promise of the task. Always true for a task registry without
+    /// a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
     }
 
     /// Returns the tasks whose changes of timing are not saved, with the timings before the
-    /// changes. Always empty for books without a store.
+    /// changes. Always empty for a task registry without a store.
     fn timings_before_unsaved_changes(&self) -> Vec<(TaskId, Timing)> {
         Vec::new()
     }
 
-    /// Returns the length of the task's lease in the store. Returns `None` for books without a
-    /// store, and for a task whose promise the store does not have.
+    /// Returns the length of the task's lease in the store. Returns `None` for a task registry
+    /// without a store, and for a task whose promise the store does not have.
     fn saved_lease(&self, _task: TaskId) -> Option<Nanos> {
         None
     }
@@ -527,9 +537,9 @@ pub trait Books: Send {
         None
     }
 
-    /// Applies the result of a step. After a failure the books take back what the store does not
-    /// have: new promises end, changed timings and longer leases return to those that the store
-    /// has.
+    /// Applies the result of a step. After a failure the task registry takes back what the store
+    /// does not have: new promises end, changed timings and longer leases return to those that the
+    /// store has.
     fn apply_save(&mut self, _save: CompletedSave, _now: Nanos) -> SaveOutcome {
         SaveOutcome::Saved
     }
