@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
-    Abstract, Any, AnyValueRef, CdrError, Decimal, Fixed, Octets, Orb, ShutdownHandle, SystemException, TypeCode,
+    Any, AnyValueRef, CdrError, Decimal, Fixed, ObjectOrValue, Octets, Orb, ShutdownHandle, SystemException, TypeCode,
     Typed, ValueGraph, ValueImplementation, ValueRef, mapping,
 };
 use corelane_interop::client_server_run::TrafficCheck;
@@ -223,20 +223,20 @@ const CHECKS: &[(&str, Check)] = &[
         in_any(suite, &boxed, None, |found: Option<WordsRef>| assert_eq!(found.unwrap().get().0, words));
     }),
     ("echo_any(Described)", |suite, _| {
-        let object: DescribedRef = Abstract::Object(suite.server_thing().unwrap().unwrap().into());
+        let object: DescribedRef = ObjectOrValue::Object(suite.server_thing().unwrap().unwrap().into());
         in_any(suite, &Some(object), None, |found: Option<DescribedRef>| {
-            let Some(Abstract::Object(object)) = found else { panic!("not an object") };
+            let Some(ObjectOrValue::Object(object)) = found else { panic!("not an object") };
             assert_eq!(object.describe().unwrap(), "thing");
         });
     }),
     ("echo_any(Note)", |suite, _| {
         let note: DescribedRef =
-            Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
+            ObjectOrValue::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
         in_any(suite, &Some(note), None, assert_note);
     }),
     ("echo_any(Described=Note)", |suite, _| {
         let note: DescribedRef =
-            Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
+            ObjectOrValue::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
         in_any(suite, &Some(note), Some(&DESCRIBED_TYPE), assert_note);
     }),
     ("echo_any(Thing)", |suite, _| {
@@ -371,17 +371,17 @@ fn words(suite: &ValueSuiteRef, _: &mut Random) {
 }
 
 fn described(suite: &ValueSuiteRef, _: &mut Random) {
-    let object: DescribedRef = Abstract::Object(suite.server_thing().unwrap().unwrap().into());
+    let object: DescribedRef = ObjectOrValue::Object(suite.server_thing().unwrap().unwrap().into());
     let value: DescribedRef =
-        Abstract::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
+        ObjectOrValue::Value(NoteOperations::implementation(MyNote("a note".to_owned())).value().widen());
     let (result, _, out) = suite.echo_described(Some(&object), Some(&value)).unwrap();
-    let Some(Abstract::Object(object)) = result else { panic!("not an object") };
+    let Some(ObjectOrValue::Object(object)) = result else { panic!("not an object") };
     assert_eq!(object.describe().unwrap(), "thing");
     assert_note(out);
 }
 
 fn assert_note(found: Option<DescribedRef>) {
-    let Some(Abstract::Value(value)) = found else { panic!("not a value") };
+    let Some(ObjectOrValue::Value(value)) = found else { panic!("not a value") };
     assert_eq!(value.implementation::<dyn Described>().unwrap().describe().unwrap(), "a note");
 }
 

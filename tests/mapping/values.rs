@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use corelane::mapping::{Decoder, Encoder};
 use corelane::{
-    Abstract, Any, AnyValueRef, CdrError, Fixed, LocalRef, Native, Orb, Reference, SystemException,
+    Any, AnyValueRef, CdrError, Fixed, LocalRef, Native, ObjectOrValue, Orb, Reference, SystemException,
     SystemExceptionKind as Kind, TypeCode, ValueGraph, ValueImplementation, ValueRef,
 };
 
@@ -337,17 +337,17 @@ fn an_abstract_interface_is_an_object_or_a_value() {
         orb.value_factories().register_with(circle);
     }
     let thing: ThingRef = Reference::from_object(client.root_poa().activate(&Thing::servant(MyThing)).unwrap());
-    let object: DescribedRef = Abstract::Object(thing.clone().into());
-    let value: DescribedRef = Abstract::Value(Factories.unit().unwrap().widen());
+    let object: DescribedRef = ObjectOrValue::Object(thing.clone().into());
+    let value: DescribedRef = ObjectOrValue::Value(Factories.unit().unwrap().widen());
     let (result, b, c) = exchange.echo_described(Some(&object), Some(&value)).unwrap();
-    let Some(Abstract::Object(result)) = result else { panic!("an object arrives as a value") };
-    assert!(matches!(b, Some(Abstract::Object(_))));
+    let Some(ObjectOrValue::Object(result)) = result else { panic!("an object arrives as a value") };
+    assert!(matches!(b, Some(ObjectOrValue::Object(_))));
     assert_eq!(result.describe(1).unwrap(), "thing");
-    let Some(Abstract::Value(c)) = c else { panic!("a value arrives as an object") };
+    let Some(ObjectOrValue::Value(c)) = c else { panic!("a value arrives as an object") };
     assert_eq!(c.implementation::<dyn Described>().unwrap().describe(2).unwrap(), "oo");
     assert_eq!(exchange.echo_described(None, Some(&value)).unwrap().0, None);
     let any = Any::new(&Some(thing)).unwrap();
-    let Some(Abstract::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
+    let Some(ObjectOrValue::Object(found)) = any.extract::<Option<DescribedRef>>().unwrap() else { panic!("{any:?}") };
     assert_eq!(found.describe(1).unwrap(), "thing");
     let nil = Any::with_type(any.type_code(), &None::<DescribedRef>).unwrap();
     assert_eq!(nil.extract::<Option<ThingRef>>().unwrap(), None);

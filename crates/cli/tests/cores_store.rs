@@ -211,7 +211,7 @@ fn unusable_stores_are_refused_with_advice() {
     let said = refused(&["--store", &folder.text("text")]);
     assert!(said.contains("is not a store of Corelane; it was left as it is: choose another file"), "{said}");
     assert_eq!(fs::read_to_string(folder.text("text")).unwrap(), "no store at all");
-    let naming = corelane_services::naming::RECORD_KIND;
+    let naming = corelane_services::naming::RECORD_FORMAT;
     drop(corelane_services::store::FileStore::open(&names, naming).unwrap());
     let said = refused(&["--store", &names]);
     assert!(said.contains("is a store of the service \"naming\", not \"cores\""), "{said}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use corelane::{Any, Completion, Orb, SystemException, SystemExceptionKind, minor};
-use corelane_services::events::STORED_EVENTS;
+use corelane_services::events::RECORD_FORMAT;
 use corelane_services::events::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
 use corelane_services::events::corelane_events::{DurableChannel, DurableChannelRef, NumberedEvent, StreamStatus};
 use corelane_services::events::cos_event_channel_admin::{ConsumerAdminRef, EventChannel, SupplierAdminRef};
@@ -185,7 +185,7 @@ fn server_that_is_asked_to_end_commits_the_oneways_that_wait() {
 #[test]
 fn stored_channel_that_cannot_be_served_is_reported() {
     let folder = Folder::new("unserved");
-    let file = FileStore::open(folder.file(), STORED_EVENTS).expect("a store");
+    let file = FileStore::open(folder.file(), RECORD_FORMAT).expect("a store");
     let mut revision = file.for_each(&mut |_, _| Ok(())).expect("the store is read");
     // The key of the channel `omniEvents` is the key of the factory, so the channel cannot be
     // served.

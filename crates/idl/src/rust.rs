@@ -86,7 +86,6 @@ struct Generator<'c> {
 
 /// Public names of `corelane`; `corelane::mapping` has the runtime's other names.
 const PUBLIC: &[&str] = &[
-    "Abstract",
     "Any",
     "AnyValueRef",
     "Context",
@@ -94,6 +93,7 @@ const PUBLIC: &[&str] = &[
     "LocalRef",
     "LongDouble",
     "Native",
+    "ObjectOrValue",
     "ObjectRef",
     "Octets",
     "Reference",

@@ -125,7 +125,7 @@ pub use server::config::{ConnectionLimits, Dispatch, NestedWait, PoolConfig};
 pub use thread_context::{UpcallThread, upcall_thread};
 #[cfg(feature = "valuetype")]
 pub use value::{
-    Abstract, AnyValueRef, ValueBase, ValueFactories, ValueGraph, ValueImplementation, ValueRef, ValueState,
+    AnyValueRef, ObjectOrValue, ValueBase, ValueFactories, ValueGraph, ValueImplementation, ValueRef, ValueState,
 };
 
 /// Names that nearly every client and server uses: `use corelane::prelude::*;`.

@@ -19,6 +19,6 @@ pub use crate::trail::At;
 pub use crate::value::TypedValue;
 #[cfg(feature = "valuetype")]
 pub use crate::value::{
-    Abstract, Inherits, ValueBase, ValueImplementation, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,
+    Inherits, ObjectOrValue, ValueBase, ValueImplementation, ValueInfo, ValueKind, ValueObject, ValueRef, ValueType,
     read_abstract, read_value, write_abstract, write_value,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::allocation::{admit_all, is_schedulable, task_placements};
-use crate::task_file::{MAX_CORES, TaskFile, TaskFileError, rt_app, toml};
+use crate::task_file::{MAX_CORES_IN_FILE, TaskFile, TaskFileError, rt_app, toml};
 
 const MAX_MESSAGE: usize = 4_000;
 /// Maximum number of tasks, and of cores, that are analysed.
@@ -35,12 +35,12 @@ fn check_file(file: &TaskFile) {
     let mut names = BTreeSet::new();
     for named in &file.tasks {
         assert_eq!(named.task.timing.check(), Ok(()), "{named:?}");
-        assert!(named.task.pinned_core.is_none_or(|core| core.core < MAX_CORES), "{named:?}");
+        assert!(named.task.pinned_core.is_none_or(|core| core.core < MAX_CORES_IN_FILE), "{named:?}");
         assert!(names.insert(&named.name), "{named:?}");
     }
     assert_eq!(toml::read(&toml::write(file)).as_ref(), Ok(file));
     let mut machine = file.machine.machine(&file.tasks);
-    assert!(!machine.cores.is_empty() && machine.cores.len() <= MAX_CORES as usize);
+    assert!(!machine.cores.is_empty() && machine.cores.len() <= MAX_CORES_IN_FILE as usize);
     machine.cores.truncate(MOST);
     machine.max_steps = MAX_STEPS;
     let tasks = file.tasks.iter().take(MOST).map(|named| &named.task);

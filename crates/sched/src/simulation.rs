@@ -106,7 +106,7 @@ pub struct SimulationOutcome {
     pub tasks: Vec<TaskObservations>,
     /// The first [`MAX_EXECUTION_INTERVALS`] execution intervals, in the order of their ends.
     pub execution_intervals: Vec<ExecutionInterval>,
-    /// True if the simulation ended early, at [`MAX_EVENTS`] or [`MAX_OPEN_JOBS`].
+    /// True if the simulation ended early, at [`MAX_SIMULATED_EVENTS`] or [`MAX_OPEN_JOBS`].
     pub is_truncated: bool,
 }
 
@@ -119,7 +119,7 @@ impl SimulationOutcome {
 }
 
 /// Maximum number of events, after which a simulation ends early.
-pub const MAX_EVENTS: u32 = 10_000_000;
+pub const MAX_SIMULATED_EVENTS: u32 = 10_000_000;
 /// Maximum number of open jobs, above which a simulation ends early.
 pub const MAX_OPEN_JOBS: usize = 100_000;
 /// Maximum number of execution intervals that an outcome keeps.
@@ -186,7 +186,7 @@ impl<'a> SimulationRun<'a> {
     }
 
     fn finished(mut self) -> SimulationOutcome {
-        for _ in 0..MAX_EVENTS {
+        for _ in 0..MAX_SIMULATED_EVENTS {
             self.arrive();
             if self.open.len() > MAX_OPEN_JOBS {
                 break;

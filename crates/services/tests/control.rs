@@ -13,7 +13,7 @@ use corelane_services::naming::corelane_naming::{
     BindOutcome, Change, ChangeKind, ControlRef, NewBinding, Position, WatchedContextRef,
 };
 use corelane_services::naming::cos_naming::{BindingType, NameComponent, NamingContextExtRef, NamingContextRef};
-use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, name};
+use corelane_services::naming::{NamingConfig, NamingService, RECORD_FORMAT, name};
 use corelane_services::store::{FileStore, MemoryStore};
 
 struct Scene {
@@ -106,7 +106,7 @@ fn changes_are_reported_once_and_in_order() {
 
 #[test]
 fn watcher_learns_that_changes_are_lost() {
-    let server = || NamingConfig::new().max_watching_clients(0).store(MemoryStore::new(RECORD_KIND));
+    let server = || NamingConfig::new().max_watching_clients(0).store(MemoryStore::new(RECORD_FORMAT));
     let scene = Scene::new(server());
     let watched = scene.watched();
     let start = watched.last_change().unwrap();
@@ -176,7 +176,7 @@ fn control_object_backs_up_and_ends_a_running_server() {
         panic!("the backup must not replace an existing file")
     };
     assert!(refused.reason.contains("exists already"), "{refused:?}");
-    let copy = Scene::new(NamingConfig::new().store(FileStore::open(path("copy.db"), RECORD_KIND).unwrap()));
+    let copy = Scene::new(NamingConfig::new().store(FileStore::open(path("copy.db"), RECORD_FORMAT).unwrap()));
     assert!(copy.root.resolve(&n("a")).is_ok() && copy.root.resolve(&n("b")).is_err());
     let memory = Scene::new(NamingConfig::new());
     let Err(BindAllError::Failed(refused)) = memory.control(&ended).backup(&path("none.db")) else {

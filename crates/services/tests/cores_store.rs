@@ -9,7 +9,7 @@ use corelane_sched::allocation::Machine;
 use corelane_services::cores::protocol::tasks::{AdmitError, ReserveError};
 use corelane_services::cores::protocol::{Criticality, JobOverrun, Promise, TaskSpec, TaskState, TaskTiming, TasksRef};
 use corelane_services::cores::registry::RegistryLimits;
-use corelane_services::cores::{AdmissionConfig, RECORD_KIND, RestoredTasks, StoredTaskRegistry};
+use corelane_services::cores::{AdmissionConfig, RECORD_FORMAT, RestoredTasks, StoredTaskRegistry};
 use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 use corelane_sys::lock::{Condvar, LockScope, Mutex};
 
@@ -35,7 +35,7 @@ struct TestStore {
 impl TestStore {
     fn new() -> Self {
         let disk = (Mutex::new("test disk", LockScope::Orb, Disk::Works), Condvar::new());
-        TestStore { store: MemoryStore::new(RECORD_KIND), disk: Arc::new(disk) }
+        TestStore { store: MemoryStore::new(RECORD_FORMAT), disk: Arc::new(disk) }
     }
 
     fn set(&self, disk: Disk) {
@@ -160,7 +160,7 @@ fn full_store_refuses_new_promises_and_keeps_the_others() {
     assert!(tasks.renew(kept.task, &kept.token, 200 * SECOND).unwrap() > 100 * SECOND);
     let scene = scene.restart(&store);
     assert_eq!(scene.promised(), (vec![kept.task, later.task], 600_000_000));
-    assert_eq!((scene.restored.tasks, scene.restored.demoted, scene.restored.moved_references), (2, 0, 0));
+    assert_eq!((scene.restored.tasks, scene.restored.demoted, scene.restored.tasks_with_new_references), (2, 0, 0));
     let held = scene.tasks.outcome(kept.task, &kept.token).unwrap().lease;
     assert!(held > 100 * SECOND, "the longest lease counts: {held}");
 }

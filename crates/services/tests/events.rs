@@ -266,7 +266,7 @@ fn destroyed_channel_gives_its_plain_keys_back() {
 
 #[test]
 fn peer_that_disconnects_itself_is_called_back_if_configured() {
-    let scene = Scene::with(patient_channel().disconnect_callbacks(true));
+    let scene = Scene::with(patient_channel().calls_back_after_own_disconnect(true));
     let recorder = Arc::new(Recorder::new());
     let consumer = connect_consumer(&scene.other, &scene.remote(), &only(A), &recorder);
     consumer.disconnect_push_supplier().unwrap();

@@ -23,8 +23,8 @@ use corelane_services::events::lifecycle::cos_naming::NameComponent;
 use corelane_services::events::lifecycle::omni_events::EventChannelFactoryRef;
 use corelane_services::events::rtec_event_channel_admin::EventChannelRef;
 use corelane_services::events::{
-    DependencySet, EventChannel, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, Retention,
-    STORED_EVENTS,
+    DependencySet, EventChannel, EventChannelFactory, EventMonitor, EventStore, EventStoreLimits, RECORD_FORMAT,
+    Retention,
 };
 use corelane_services::store::{
     Durability, FileStore, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError,
@@ -50,7 +50,7 @@ struct TestStore {
 impl TestStore {
     fn new() -> Self {
         let state = Mutex::new("test disk", LockScope::Orb, DiskState::Works);
-        Self { store: MemoryStore::new(STORED_EVENTS), disk: Arc::new((state, Condvar::new())) }
+        Self { store: MemoryStore::new(RECORD_FORMAT), disk: Arc::new((state, Condvar::new())) }
     }
 
     fn set(&self, state: DiskState) {
@@ -154,7 +154,7 @@ impl TestFile {
     }
 
     fn open(&self) -> EventStore {
-        EventStore::open(FileStore::open(self.0.join("events.db"), STORED_EVENTS).unwrap()).unwrap()
+        EventStore::open(FileStore::open(self.0.join("events.db"), RECORD_FORMAT).unwrap()).unwrap()
     }
 }
 

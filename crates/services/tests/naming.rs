@@ -20,7 +20,7 @@ use corelane_services::naming::cos_naming::naming_context_ext::{
 use corelane_services::naming::cos_naming::{
     BindingIteratorRef, BindingType, NameComponent, NamingContextExtRef, NamingContextRef,
 };
-use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, ServeError, name};
+use corelane_services::naming::{NamingConfig, NamingService, RECORD_FORMAT, ServeError, name};
 use corelane_services::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 struct Scene {
@@ -536,7 +536,7 @@ impl Store for StandingStore {
 fn names_are_resolved_while_the_disk_does_not_respond() {
     let (stands, is_committing) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let store = StandingStore {
-        store: MemoryStore::new(RECORD_KIND),
+        store: MemoryStore::new(RECORD_FORMAT),
         stands: Arc::clone(&stands),
         is_committing: Arc::clone(&is_committing),
     };
@@ -562,7 +562,7 @@ fn names_are_resolved_while_the_disk_does_not_respond() {
 /// destroyed.
 #[test]
 fn requests_wait_until_the_contexts_are_loaded() {
-    let store = MemoryStore::new(RECORD_KIND);
+    let store = MemoryStore::new(RECORD_FORMAT);
     // No other test uses this address, so the port stays free until the next server listens.
     let scene = Scene::at("tcp:127.0.54.1:0", NamingConfig::new().store(store.clone()));
     let context = scene.context(scene.root.bind_new_context(&n("c")).unwrap()).to_text();

@@ -22,7 +22,7 @@ use corelane::rt::{BestEffortShare, CorePoolMode};
 use corelane_sched::allocation::{Discipline, Machine, Rejection, TaskSet, admit_all};
 use corelane_sched::quantity::{parse_fraction, parse_time};
 use corelane_sched::task::{Nanos, TaskId, Utilization};
-use corelane_sched::task_file::{self, MAX_CORES, MAX_FILE_BYTES, TaskFile};
+use corelane_sched::task_file::{self, MAX_CORES_IN_FILE, MAX_FILE_BYTES, TaskFile};
 
 use self::output::{milliseconds, write_file, write_table};
 use crate::arguments::{self, ArgumentRefusal, flag, option};
@@ -246,7 +246,7 @@ fn refine(command: &str, parsed: &ArgMatches) -> Result<(CoresCommand, CoresArgu
     let fraction_of = |id: &str| text(id).map(|text| fraction(&format!("--{id}"), &text)).transpose();
     let arguments = CoresArguments {
         file: text("FILE"),
-        cores: number_of("cores", 1, MAX_CORES.into())?.and_then(|cores| cores.try_into().ok()),
+        cores: number_of("cores", 1, MAX_CORES_IN_FILE.into())?.and_then(|cores| cores.try_into().ok()),
         discipline: text("discipline").map(discipline).transpose()?,
         is_json: flag("json"),
         svg: text("svg"),
@@ -341,7 +341,7 @@ fn mode(name: &str) -> Result<CorePoolMode, String> {
 
 fn lost_core(text: &str) -> Result<(usize, Nanos), String> {
     let (core, at) = text.split_once('@').ok_or_else(|| format!("`--lose {}`: expected CORE@TIME", excerpt(text)))?;
-    Ok((number("--lose", core, 0, u64::from(MAX_CORES))?, time("--lose", at)?))
+    Ok((number("--lose", core, 0, u64::from(MAX_CORES_IN_FILE))?, time("--lose", at)?))
 }
 
 /// A task file, its machine as changed by the options, and the assignment of its tasks to cores.

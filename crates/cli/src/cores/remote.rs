@@ -120,7 +120,7 @@ fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> Stri
     if arguments.store.is_none() {
         return "the tasks end with this server; to keep them: --store FILE\n".to_owned();
     }
-    let RestoredTasks { tasks, demoted, moved_references, .. } = service.restored_tasks();
+    let RestoredTasks { tasks, demoted, tasks_with_new_references, .. } = service.restored_tasks();
     let mut text = String::new();
     if tasks > 0 {
         text += &format!("{tasks} tasks of an earlier server are held, each for its lease\n");
@@ -128,8 +128,8 @@ fn restored_text(arguments: &CoresArguments, service: &AdmissionService) -> Stri
     if demoted > 0 {
         text += &format!("{demoted} of them have no core, because this machine has no room for them\n");
     }
-    if moved_references > 0 {
-        text += &format!("{moved_references} of them have new references, because their ports are taken\n");
+    if tasks_with_new_references > 0 {
+        text += &format!("{tasks_with_new_references} of them have new references, because their ports are taken\n");
     }
     text
 }

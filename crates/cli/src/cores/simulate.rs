@@ -116,7 +116,7 @@ fn write_text(
         writeln!(
             out,
             "the simulation ended before its time: it stops at {} events or {} open jobs",
-            simulation::MAX_EVENTS,
+            simulation::MAX_SIMULATED_EVENTS,
             simulation::MAX_OPEN_JOBS
         )?;
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use corelane::{Dispatch, Orb, PoolConfig};
 use corelane_services::events::{
     ChannelSchedule, EventChannel, EventChannelBuilder, EventChannelFactory, EventMonitor, EventStore,
-    EventStoreLimits, FACTORY_KEY, Gateway, Retention, STORED_EVENTS, receive_lanes,
+    EventStoreLimits, FACTORY_KEY, Gateway, RECORD_FORMAT, Retention, receive_lanes,
 };
 use corelane_services::store::FileStore;
 use corelane_sys::{poll, signal};
@@ -135,7 +135,7 @@ fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> 
     limits.max_channels = arguments.max_channels.unwrap_or(limits.max_channels);
     limits.max_consumers = arguments.max_consumers.unwrap_or(limits.max_consumers);
     limits.max_bytes = arguments.max_bytes.unwrap_or(limits.max_bytes);
-    let file = FileStore::open_private(path, STORED_EVENTS);
+    let file = FileStore::open_private(path, RECORD_FORMAT);
     file.and_then(|file| EventStore::open_with(file, limits)).map_err(message)
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corelane::{Dispatch, Endpoint, Orb, PoolConfig};
-use corelane_services::naming::{NAME_SERVICE_KEY, NamingConfig, RECORD_KIND};
+use corelane_services::naming::{NAME_SERVICE_KEY, NamingConfig, RECORD_FORMAT};
 use corelane_services::store::{Durability, FileStore, Store, StoreError};
 use corelane_sys::eventfd::EventFd;
 use corelane_sys::{poll, signal};
@@ -151,7 +151,7 @@ pub(super) fn backup(arguments: &NamingArguments, out: &mut Output<'_>) -> Resul
     if !store.exists() {
         return Err(format!("there is no file `{}`", store.display()));
     }
-    let opened = FileStore::open(store, RECORD_KIND).map_err(|error| match error {
+    let opened = FileStore::open(store, RECORD_FORMAT).map_err(|error| match error {
         StoreError::Locked { .. } => format!("{error}, or copy it while the server runs: --control PATH"),
         error => error.to_string(),
     })?;

@@ -135,7 +135,7 @@ impl Generator<'_> {
         self.skeleton(id, interface, &calls, out);
         if interface.flavor == InterfaceFlavor::Abstract {
             let (name, reference) = (self.name(id), self.names.reference[&id].clone());
-            let (object, either) = (self.object_name(id), self.runtime("Abstract"));
+            let (object, either) = (self.object_name(id), self.runtime("ObjectOrValue"));
             out.gap();
             let plain = name.trim_start_matches("r#");
             out.line(&format!("/// An object reference or a value of the abstract interface [`{plain}`]."));

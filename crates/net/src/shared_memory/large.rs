@@ -34,7 +34,7 @@ impl RingStream {
             total += count;
             let is_over = count == 0
                 && !(is_parallel
-                    && reader.is_more_announced()
+                    && reader.has_more_announced()
                     && self.large_spin.spin_until(|| !matches!(reader.is_empty(), Ok(true)) || self.is_shut_down()));
             if is_over || self.is_shut_down() {
                 break;

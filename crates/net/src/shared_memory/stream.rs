@@ -396,7 +396,7 @@ impl Stream for RingStream {
         let reader = self.peer_state.rings.reader();
         let part = buffer.len().min(large::PART_BYTES);
         let mut count = self.read_ring(reader, &mut buffer[..part])?;
-        if count == large::PART_BYTES || (count < buffer.len() && reader.is_more_announced()) {
+        if count == large::PART_BYTES || (count < buffer.len() && reader.has_more_announced()) {
             count = self.read_large(reader, buffer, count)?;
         }
         match wait {

@@ -2,7 +2,7 @@
 
 use corelane_net::WaitLimit;
 use corelane_sys::probe;
-use corelane_wire::cdr::MAX_SLICES;
+use corelane_wire::cdr::MAX_ENCODER_SLICES;
 use corelane_wire::giop::{self, ReplyStatus};
 use corelane_wire::{Cdr, Encoder};
 
@@ -77,7 +77,7 @@ pub(super) fn send_in_parts(
     if let Some(fragments) = fragments {
         return connection.send(&fragments, wait);
     }
-    let mut list = [&[][..]; MAX_SLICES];
+    let mut list = [&[][..]; MAX_ENCODER_SLICES];
     connection.send_slices(reply.gather_slices(&mut list, |slice| slice), &|part| reply.share_or_copy(part), wait)
 }
 

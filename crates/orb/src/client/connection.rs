@@ -8,7 +8,7 @@ use corelane_net::{Endpoint, Peer, ShutdownDirection, WaitLimit};
 use corelane_sys::buffer::{MAX_HEAP_BYTES, RegionCache};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::CheckoutCell;
-use corelane_wire::cdr::MAX_SLICES;
+use corelane_wire::cdr::MAX_ENCODER_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Octets};
@@ -292,7 +292,7 @@ impl ClientConnection {
         if let Some(fragments) = fragments {
             return self.send_all(&mut [IoSlice::new(&fragments)], due);
         }
-        let mut list = [&[][..]; MAX_SLICES];
+        let mut list = [&[][..]; MAX_ENCODER_SLICES];
         match ShortMessage::new(self.monitored.stream(), message.gather_slices(&mut list, |slice| slice)) {
             Some(short) => self.send_all(&mut short.slices().map(IoSlice::new), due),
             None => self.send_all(message.gather_slices(&mut empty_slices(), IoSlice::new), due),
@@ -342,7 +342,7 @@ impl ClientConnection {
         fragments: Option<&[u8]>,
     ) -> Result<(), (BytesSent, ExchangeError)> {
         let mut held = std::mem::take(&mut self.oneways.bytes);
-        let mut slices = [IoSlice::new(&[]); MAX_SLICES + 1];
+        let mut slices = [IoSlice::new(&[]); MAX_ENCODER_SLICES + 1];
         slices[0] = IoSlice::new(&held);
         let used = match fragments {
             Some(fragments) => {
@@ -424,11 +424,11 @@ impl ClientConnection {
     }
 
     /// Returns the header of the reply to request `id` if the whole reply is at the front of the
-    /// buffer, is [plain](giop::Reply::parse_header_if_plain), and is smaller than
+    /// buffer, is [plain](giop::Reply::parse_header_of_plain_result), and is smaller than
     /// [`MIN_OWNED_BYTES`].
     #[inline]
     pub(crate) fn plain_reply(&self, id: u32, limits: &Limits) -> Option<Header> {
-        giop::Reply::parse_header_if_plain(self.received.unread(), id, limits.max_message_size)
+        giop::Reply::parse_header_of_plain_result(self.received.unread(), id, limits.max_message_size)
             .filter(|header| header.total_len() < MIN_OWNED_BYTES)
     }
 
@@ -728,8 +728,8 @@ pub(super) fn is_reply_start(unread: &[u8], id: u32) -> bool {
     matches!(header.kind, MessageKind::Reply | MessageKind::LocateReply) && named.is_none_or(|named| named == id)
 }
 
-pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_SLICES] {
-    [IoSlice::new(&[]); MAX_SLICES]
+pub(super) fn empty_slices<'m>() -> [IoSlice<'m>; MAX_ENCODER_SLICES] {
+    [IoSlice::new(&[]); MAX_ENCODER_SLICES]
 }
 
 impl Drop for ClientConnection {

@@ -11,7 +11,7 @@ use corelane_sys::buffer::RegionCache;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::event_count::EventCount;
 use corelane_sys::lock::{CheckoutCell, CheckoutGuard, LockScope, PiMutex};
-use corelane_wire::cdr::{MAX_SLICES, MemoryRefusal};
+use corelane_wire::cdr::{MAX_ENCODER_SLICES, MemoryRefusal};
 use corelane_wire::connection::{ConnectionSide, Framer, FramingStep, ReplyMatch, RequestTable};
 use corelane_wire::giop::{self, Header, MessageKind};
 use corelane_wire::{CodeSets, Encoder, Limits, Octets};
@@ -261,7 +261,7 @@ impl MultiplexedConnection {
         let mut bytes_sent = BytesSent::None;
         let wait = deadline.map_or(WaitLimit::Block, WaitLimit::Until);
         self.send_remainder(sender, wait).map_err(|error| (bytes_sent, error.into()))?;
-        let mut plain = [&[][..]; MAX_SLICES];
+        let mut plain = [&[][..]; MAX_ENCODER_SLICES];
         let short = match &fragments {
             Some(_) => None,
             None => ShortMessage::new(self.stream(), message.gather_slices(&mut plain, |slice| slice)),

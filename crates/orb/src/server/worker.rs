@@ -130,7 +130,8 @@ impl Worker {
             let wanted = if own && unread.is_empty() {
                 Header::LEN
             } else if own
-                && let Some(header) = Header::parse_if_complete(unread, MessageKind::Request, limits.max_message_size)
+                && let Some(header) =
+                    Header::parse_unfragmented_1_2(unread, MessageKind::Request, limits.max_message_size)
                 && header.total_len() == unread.len()
             {
                 self.in_place_header = header;

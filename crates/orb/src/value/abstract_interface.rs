@@ -8,49 +8,49 @@ use super::object::ValueKind;
 use crate::object::{Reference, read_reference, write_reference};
 
 /// An instance of an abstract interface `I`: a reference to an object, of the type `R`, or a value
-/// that supports the interface. Nil is `None` of `Option<Abstract<R, I>>`.
-pub enum Abstract<R, I: ?Sized> {
+/// that supports the interface. Nil is `None` of `Option<ObjectOrValue<R, I>>`.
+pub enum ObjectOrValue<R, I: ?Sized> {
     /// An object, sent as a reference.
     Object(R),
     /// A value, sent as a copy.
     Value(ValueRef<I>),
 }
 
-impl<R: std::fmt::Debug, I: ?Sized> std::fmt::Debug for Abstract<R, I> {
+impl<R: std::fmt::Debug, I: ?Sized> std::fmt::Debug for ObjectOrValue<R, I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Abstract::Object(object) => object.fmt(f),
-            Abstract::Value(value) => value.fmt(f),
+            ObjectOrValue::Object(object) => object.fmt(f),
+            ObjectOrValue::Value(value) => value.fmt(f),
         }
     }
 }
 
-impl<R: Clone, I: ?Sized> Clone for Abstract<R, I> {
+impl<R: Clone, I: ?Sized> Clone for ObjectOrValue<R, I> {
     fn clone(&self) -> Self {
         match self {
-            Abstract::Object(object) => Abstract::Object(object.clone()),
-            Abstract::Value(value) => Abstract::Value(value.clone()),
+            ObjectOrValue::Object(object) => ObjectOrValue::Object(object.clone()),
+            ObjectOrValue::Value(value) => ObjectOrValue::Value(value.clone()),
         }
     }
 }
 
-impl<R: PartialEq, I: ?Sized> PartialEq for Abstract<R, I> {
+impl<R: PartialEq, I: ?Sized> PartialEq for ObjectOrValue<R, I> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Abstract::Object(one), Abstract::Object(two)) => one == two,
-            (Abstract::Value(one), Abstract::Value(two)) => one == two,
+            (ObjectOrValue::Object(one), ObjectOrValue::Object(two)) => one == two,
+            (ObjectOrValue::Value(one), ObjectOrValue::Value(two)) => one == two,
             _ => false,
         }
     }
 }
 
-impl<R: Eq, I: ?Sized> Eq for Abstract<R, I> {}
+impl<R: Eq, I: ?Sized> Eq for ObjectOrValue<R, I> {}
 
-impl<R: std::hash::Hash, I: ?Sized> std::hash::Hash for Abstract<R, I> {
+impl<R: std::hash::Hash, I: ?Sized> std::hash::Hash for ObjectOrValue<R, I> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         match self {
-            Abstract::Object(object) => object.hash(state),
-            Abstract::Value(value) => value.hash(state),
+            ObjectOrValue::Object(object) => object.hash(state),
+            ObjectOrValue::Value(value) => value.hash(state),
         }
     }
 }
@@ -61,14 +61,14 @@ impl<R: std::hash::Hash, I: ?Sized> std::hash::Hash for Abstract<R, I> {
 /// The errors of writing the object or value.
 pub fn write_abstract<R: Reference, I: ?Sized>(
     e: &mut Encoder<'_>,
-    either: Option<&Abstract<R, I>>,
+    either: Option<&ObjectOrValue<R, I>>,
 ) -> Result<(), CdrError> {
     match either {
-        Some(Abstract::Object(object)) => {
+        Some(ObjectOrValue::Object(object)) => {
             e.write_bool(true);
             write_reference(e, Some(object))
         }
-        Some(Abstract::Value(value)) => {
+        Some(ObjectOrValue::Value(value)) => {
             e.write_bool(false);
             write_value(e, Some(value))
         }
@@ -86,6 +86,10 @@ pub fn write_abstract<R: Reference, I: ?Sized>(
 /// The errors of reading the object or value.
 pub fn read_abstract<R: Reference, I: ValueKind + ?Sized>(
     d: &mut Decoder<'_>,
-) -> Result<Option<Abstract<R, I>>, CdrError> {
-    if d.read_bool()? { Ok(read_reference(d)?.map(Abstract::Object)) } else { Ok(read_value(d)?.map(Abstract::Value)) }
+) -> Result<Option<ObjectOrValue<R, I>>, CdrError> {
+    if d.read_bool()? {
+        Ok(read_reference(d)?.map(ObjectOrValue::Object))
+    } else {
+        Ok(read_value(d)?.map(ObjectOrValue::Value))
+    }
 }

@@ -16,7 +16,7 @@ mod region;
 #[cfg(feature = "any")]
 mod typed;
 
-pub use abstract_interface::{Abstract, read_abstract, write_abstract};
+pub use abstract_interface::{ObjectOrValue, read_abstract, write_abstract};
 #[cfg(feature = "any")]
 pub(crate) use codec::FUNCTIONS;
 pub use codec::{read_value, write_value};

@@ -4,7 +4,7 @@ use corelane_wire::typecode::description;
 use corelane_wire::{CdrError, Decoder, Encoder};
 
 use super::ValueRef;
-use super::abstract_interface::{Abstract, read_abstract, write_abstract};
+use super::abstract_interface::{ObjectOrValue, read_abstract, write_abstract};
 use super::codec::{read_value, write_value};
 use super::object::{ValueBase, ValueKind};
 use crate::any::{TypeCode, TypeCodeKind, Typed};
@@ -64,14 +64,14 @@ impl<T: TypedValue + ValueKind + ?Sized> Typed for Option<ValueRef<T>> {
 /// value's type. An object or value can be extracted from an `any` with the TypeCode of a value
 /// type, of an object (as JacORB inserts it) or of the interface. Extraction does not check that
 /// the object has the interface.
-impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract<R, I>> {
+impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<ObjectOrValue<R, I>> {
     fn type_code() -> TypeCode {
         I::value_type()
     }
 
     fn dynamic_type_code(&self) -> TypeCode {
         match self {
-            Some(Abstract::Value(value)) => value.info().map_or_else(I::value_type, |info| (info.type_code)()),
+            Some(ObjectOrValue::Value(value)) => value.info().map_or_else(I::value_type, |info| (info.type_code)()),
             _ => I::value_type(),
         }
     }
@@ -84,9 +84,9 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
     fn write(&self, e: &mut Encoder<'_>, type_code: &TypeCode) -> Result<(), CdrError> {
         let resolved = type_code.unaliased();
         match (resolved.kind(), self) {
-            (TypeCodeKind::ObjRef, Some(Abstract::Object(object))) => write_reference(e, Some(object)),
+            (TypeCodeKind::ObjRef, Some(ObjectOrValue::Object(object))) => write_reference(e, Some(object)),
             (TypeCodeKind::ObjRef, None) => write_reference::<R>(e, None),
-            (_, Some(Abstract::Value(value))) if is_value(&resolved) => write_value(e, Some(value)),
+            (_, Some(ObjectOrValue::Value(value))) if is_value(&resolved) => write_value(e, Some(value)),
             (_, None) if is_value(&resolved) => {
                 e.write_null_value();
                 Ok(())
@@ -99,10 +99,10 @@ impl<R: Reference, I: TypedValue + ValueKind + ?Sized> Typed for Option<Abstract
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Self, CdrError> {
         let resolved = type_code.unaliased();
         if is_value(&resolved) {
-            return Ok(read_value(d)?.map(Abstract::Value));
+            return Ok(read_value(d)?.map(ObjectOrValue::Value));
         }
         if resolved.kind() == TypeCodeKind::ObjRef {
-            return Ok(read_reference(d)?.map(Abstract::Object));
+            return Ok(read_reference(d)?.map(ObjectOrValue::Object));
         }
         read_abstract(d)
     }

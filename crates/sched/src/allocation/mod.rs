@@ -28,7 +28,7 @@ use load::{Charged, CoreLoad};
 use search::Search;
 
 /// Default share of a core that tasks may use.
-pub const DEFAULT_CAPACITY: Utilization = Utilization(950_000_000);
+pub const DEFAULT_CORE_CAPACITY: Utilization = Utilization(950_000_000);
 
 /// Default maximum number of analysis steps ([`StepBudget`]) in one search for moves.
 pub const DEFAULT_MAX_STEPS: u32 = 1 << 22;
@@ -61,7 +61,7 @@ impl Core {
     /// Creates a core with the default capacity, in cluster 0, without interference.
     #[must_use]
     pub fn new(id: CoreId) -> Self {
-        Self { id, capacity: DEFAULT_CAPACITY, interference: Vec::new(), cluster: 0 }
+        Self { id, capacity: DEFAULT_CORE_CAPACITY, interference: Vec::new(), cluster: 0 }
     }
 }
 

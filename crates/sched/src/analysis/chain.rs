@@ -7,7 +7,7 @@ use super::response_time::response_time;
 use crate::task::{Nanos, Timing};
 
 /// Maximum number of rounds of [`end_to_end_responses`], after which it fails.
-pub const MAX_ITERATIONS: u32 = 1 << 12;
+pub const MAX_CHAIN_ITERATIONS: u32 = 1 << 12;
 
 /// One task of a chain on a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn end_to_end_responses(stages: &[ChainStage]) -> Result<Vec<StageResponse>,
     for &place in &order {
         timings[place].min_interarrival = distance(stages, &timings, &found, place);
     }
-    for _ in 0..MAX_ITERATIONS {
+    for _ in 0..MAX_CHAIN_ITERATIONS {
         let mut changed = false;
         for &place in &order {
             let response = one(stages, &timings, place).ok_or(ChainError::Unbounded(place))?;

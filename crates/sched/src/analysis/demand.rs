@@ -10,7 +10,7 @@ use crate::task::{Nanos, Timing, Utilization};
 
 /// Returns true if all tasks meet their deadlines under earliest deadline first.
 ///
-/// Returns false if the result is not known after [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// Returns false if the result is not known after [`MAX_ANALYSIS_STEPS`](super::MAX_ANALYSIS_STEPS) steps.
 #[must_use]
 pub fn is_schedulable(tasks: &[Timing]) -> bool {
     is_schedulable_below(&[], tasks, &mut StepBudget::default())

@@ -14,7 +14,7 @@ pub mod server;
 use crate::task::{Nanos, Timing};
 
 /// Maximum number of steps of an analysis to which the caller gives no [`StepBudget`].
-pub const MAX_STEPS: u32 = 1 << 24;
+pub const MAX_ANALYSIS_STEPS: u32 = 1 << 24;
 
 /// A budget of steps that several analyses share.
 ///
@@ -26,7 +26,7 @@ pub struct StepBudget {
 
 impl Default for StepBudget {
     fn default() -> Self {
-        Self::new(MAX_STEPS)
+        Self::new(MAX_ANALYSIS_STEPS)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn deadline_key(task: &Timing) -> u64 {
 }
 
 /// Returns an order in which every task meets its deadline (Audsley 1991). `None` if no such order
-/// exists, or none is found in [`MAX_STEPS`](super::MAX_STEPS) steps.
+/// exists, or none is found in [`MAX_ANALYSIS_STEPS`](super::MAX_ANALYSIS_STEPS) steps.
 #[must_use]
 pub fn audsley_order(tasks: &[Timing]) -> Option<Vec<usize>> {
     audsley_order_below(&[], tasks, &mut StepBudget::default())

@@ -6,7 +6,7 @@
 //! Tasks that share a priority interfere with each other, because the kernel serves them in the
 //! order of arrival.
 
-use super::{MAX_STEPS, StepBudget, max_arrivals, min_span_of_jobs, work};
+use super::{MAX_ANALYSIS_STEPS, StepBudget, max_arrivals, min_span_of_jobs, work};
 use crate::task::{Nanos, Timing, Utilization};
 
 /// The worst-case response time of a task.
@@ -32,7 +32,7 @@ impl ResponseTime {
 /// Returns the worst-case response time of `task`. The tasks of equal or higher priority are in
 /// `interfering`.
 ///
-/// `None` if the response time has no bound, or if it is not known after [`MAX_STEPS`] steps.
+/// `None` if the response time has no bound, or if it is not known after [`MAX_ANALYSIS_STEPS`] steps.
 #[must_use]
 pub fn response_time(task: &Timing, interfering: &[Timing]) -> Option<ResponseTime> {
     response_time_within(task, interfering, &mut StepBudget::default())
@@ -51,7 +51,7 @@ pub fn response_time_within(task: &Timing, interfering: &[Timing], steps: &mut S
 }
 
 /// Returns true if `task` meets its deadline. The tasks of equal or higher priority are in
-/// `interfering`. Returns false if the result is not known after [`MAX_STEPS`] steps.
+/// `interfering`. Returns false if the result is not known after [`MAX_ANALYSIS_STEPS`] steps.
 #[must_use]
 pub fn meets_deadline(task: &Timing, interfering: &[Timing]) -> bool {
     meets_deadline_within(task, interfering, &mut StepBudget::default())
@@ -144,7 +144,7 @@ fn has_no_bound(task: &Timing, interfering: &[Timing]) -> bool {
 /// The tasks are in the order of their priorities, highest first. The longest job of a lower
 /// priority is the blocking time, so [`Timing::blocking`] is ignored. `granularity` is the shortest
 /// time between two decisions of the scheduler, on CAN the time of one bit; 0 counts as 1. An entry
-/// is `None` if the response time has no bound, or if it is not known after [`MAX_STEPS`] steps.
+/// is `None` if the response time has no bound, or if it is not known after [`MAX_ANALYSIS_STEPS`] steps.
 #[must_use]
 pub fn non_preemptive_response_times(tasks: &[Timing], granularity: Nanos) -> Vec<Option<ResponseTime>> {
     let respond = |place: usize| {
@@ -160,7 +160,7 @@ fn one_non_preemptive(task: &Timing, above: &[Timing], blocking: Nanos, granular
     if has_no_bound(task, above) {
         return None;
     }
-    let mut steps = StepBudget::new(MAX_STEPS);
+    let mut steps = StepBudget::new(MAX_ANALYSIS_STEPS);
     let mut busy = task.execution.checked_add(blocking)?;
     loop {
         let own = max_arrivals(task, busy).checked_mul(task.execution)?;

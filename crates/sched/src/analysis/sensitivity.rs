@@ -6,9 +6,9 @@ use crate::task::{Nanos, Timing, Utilization};
 pub type Thousandths = u64;
 
 /// The largest factor that [`max_execution_factor`] tries: a factor of 1,000.
-pub const MAX_FACTOR: Thousandths = 1_000_000;
+pub const MAX_SCALING_FACTOR: Thousandths = 1_000_000;
 
-/// Returns the largest factor for all execution times, up to [`MAX_FACTOR`], with which
+/// Returns the largest factor for all execution times, up to [`MAX_SCALING_FACTOR`], with which
 /// `schedulable` returns true. `None` if it does so for no factor. If `schedulable` returns true
 /// for a factor, it must return true for all smaller ones.
 ///
@@ -21,7 +21,7 @@ pub fn max_execution_factor(tasks: &[Timing], mut schedulable: impl FnMut(&[Timi
         };
         tasks.iter().map(stretch).collect()
     };
-    find_largest(1, MAX_FACTOR, |factor| schedulable(&scaled(factor)))
+    find_largest(1, MAX_SCALING_FACTOR, |factor| schedulable(&scaled(factor)))
 }
 
 /// Returns the longest execution time of the task at `place`, up to its deadline, with which
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(max_execution_factor(&tasks, all_meet_deadlines), Some(2_000));
         let late = [Timing::new(9_000, 4_000), Timing::new(2_000, 8_000)];
         assert_eq!(max_execution_factor(&late, all_meet_deadlines), Some(400));
-        assert_eq!(max_execution_factor(&[], all_meet_deadlines), Some(MAX_FACTOR));
+        assert_eq!(max_execution_factor(&[], all_meet_deadlines), Some(MAX_SCALING_FACTOR));
         assert_eq!(max_execution_factor(&[Timing::new(1_000_000_000, 1)], all_meet_deadlines), None);
     }
 

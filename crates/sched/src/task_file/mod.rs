@@ -6,17 +6,17 @@ pub mod toml_table;
 
 use std::fmt;
 
-use crate::allocation::{Core, DEFAULT_CAPACITY, Discipline, Machine, Overheads, RequestReading};
+use crate::allocation::{Core, DEFAULT_CORE_CAPACITY, Discipline, Machine, Overheads, RequestReading};
 use crate::task::{CoreId, Task, TimingError, Utilization};
 
 /// Maximum size of a task file in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Maximum number of tasks in a task file.
-pub const MAX_TASKS: usize = 10_000;
+pub const MAX_TASKS_IN_FILE: usize = 10_000;
 
 /// Maximum number of cores in a task file.
-pub const MAX_CORES: u32 = 1_024;
+pub const MAX_CORES_IN_FILE: u32 = 1_024;
 
 /// Maximum length of a task's name in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -52,12 +52,12 @@ impl MachineDescription {
     #[must_use]
     pub fn machine(&self, tasks: &[NamedTask]) -> Machine {
         let pinned = tasks.iter().filter_map(|named| named.task.pinned_core).map(|core| core.core.saturating_add(1));
-        let cores = self.cores.unwrap_or_else(|| pinned.max().unwrap_or(1)).min(MAX_CORES);
+        let cores = self.cores.unwrap_or_else(|| pinned.max().unwrap_or(1)).min(MAX_CORES_IN_FILE);
         let mut machine = Machine::with_cores(cores);
         machine.discipline = self.discipline.unwrap_or_default();
         machine.overheads = self.overheads;
         machine.reading = self.reading;
-        let capacity = self.capacity.unwrap_or(DEFAULT_CAPACITY);
+        let capacity = self.capacity.unwrap_or(DEFAULT_CORE_CAPACITY);
         machine.cores.iter_mut().for_each(|core: &mut Core| core.capacity = capacity);
         machine
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_CORES, MAX_TASKS, NamedTask, TaskFile, TaskFileError};
+use super::{MAX_CORES_IN_FILE, MAX_TASKS_IN_FILE, NamedTask, TaskFile, TaskFileError};
 use crate::task::{CoreId, Nanos, Task, TaskId, Timing, TimingField};
 
 const MICROSECOND: u64 = 1_000;
@@ -61,8 +61,8 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
             if let Some(reason) = super::name_error(&name) {
                 return Err(wrong(&path, reason));
             }
-            if file.tasks.len() == MAX_TASKS {
-                return Err(wrong("tasks", &format!("more than {MAX_TASKS} tasks")));
+            if file.tasks.len() == MAX_TASKS_IN_FILE {
+                return Err(wrong("tasks", &format!("more than {MAX_TASKS_IN_FILE} tasks")));
             }
             if !names.insert(name.clone()) {
                 return Err(wrong(&path, "another task has this name"));
@@ -145,7 +145,7 @@ fn only_core(path: &str, thread: &Map<String, Value>) -> Result<Option<CoreId>, 
     let cpus = cpus.as_array().ok_or_else(|| wrong(&field, "expected an array"))?;
     match cpus.as_slice() {
         [core] => {
-            let core = core.as_u64().and_then(|core| u32::try_from(core).ok()).filter(|core| *core < MAX_CORES);
+            let core = core.as_u64().and_then(|core| u32::try_from(core).ok()).filter(|core| *core < MAX_CORES_IN_FILE);
             core.map(|core| Some(super::core(core))).ok_or_else(|| wrong(&field, "expected 0 to 1023"))
         }
         [] => Err(wrong(&field, "expected at least one core")),

@@ -28,7 +28,7 @@ use std::fmt::Write as _;
 use toml::de::DeValue;
 
 use super::toml_table::{TomlTable, parse_document};
-use super::{MAX_CORES, MAX_TASKS, MachineDescription, NamedTask, TaskFile, TaskFileError};
+use super::{MAX_CORES_IN_FILE, MAX_TASKS_IN_FILE, MachineDescription, NamedTask, TaskFile, TaskFileError};
 use crate::allocation::{Discipline, RequestReading};
 use crate::quantity::{format_time, parse_fraction};
 use crate::task::{Criticality, Task, TaskId, Timing, Utilization};
@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Result<TaskFile, TaskFileError> {
         file.machine = read_machine(table)?;
     }
     let mut names = BTreeSet::new();
-    for (id, table) in (0..).zip(root.tables("task", MAX_TASKS)?) {
+    for (id, table) in (0..).zip(root.tables("task", MAX_TASKS_IN_FILE)?) {
         file.tasks.push(read_task(table, TaskId(id), &mut names)?);
     }
     root.refuse_unknown_fields()?;
@@ -160,7 +160,7 @@ fn quoted(name: &str) -> String {
 
 fn read_machine(mut table: TomlTable<'_>) -> Result<MachineDescription, TaskFileError> {
     let mut machine =
-        MachineDescription { cores: table.number("cores", 1, MAX_CORES)?, ..MachineDescription::default() };
+        MachineDescription { cores: table.number("cores", 1, MAX_CORES_IN_FILE)?, ..MachineDescription::default() };
     machine.discipline = table.choice("discipline", &DISCIPLINES)?;
     if let Some(value) = table.value("capacity") {
         let digits = match value.get_ref() {
@@ -186,7 +186,7 @@ fn read_machine(mut table: TomlTable<'_>) -> Result<MachineDescription, TaskFile
     for (name, time) in times {
         *time = table.time(name)?.unwrap_or(0);
     }
-    let core = table.number("reading_core", 0, MAX_CORES - 1)?.map(super::core);
+    let core = table.number("reading_core", 0, MAX_CORES_IN_FILE - 1)?.map(super::core);
     machine.reading = match table.time("reading")? {
         Some(cost) if cost > 0 => Some(RequestReading { cost, core }),
         _ if core.is_some() => return Err(table.missing_field("reading")),
@@ -211,7 +211,7 @@ fn read_task(mut table: TomlTable<'_>, id: TaskId, names: &mut BTreeSet<String>)
         ..Timing::new(execution, period)
     };
     let criticality = table.choice("criticality", &CRITICALITIES)?.unwrap_or_default();
-    let pinned = table.number("core", 0, MAX_CORES - 1)?.map(super::core);
+    let pinned = table.number("core", 0, MAX_CORES_IN_FILE - 1)?.map(super::core);
     let task = Task::new(id, timing)
         .map_err(|error| table.wrong_field(&error.field.to_string(), &super::timing_reason(&error)))?;
     table.refuse_unknown_fields()?;
@@ -341,7 +341,7 @@ period = \"1s\"
     fn files_have_bounds() {
         let long = format!("#{}", " ".repeat(super::super::MAX_FILE_BYTES));
         assert!(read(&long).unwrap_err().to_string().contains("at most 1048576 are read"));
-        let many = "[[task]]\n".repeat(MAX_TASKS + 1);
+        let many = "[[task]]\n".repeat(MAX_TASKS_IN_FILE + 1);
         assert!(read(&many).unwrap_err().to_string().contains("more than 10000 tasks"));
         assert!(read(&format!("a = {}1{}", "[".repeat(500), "]".repeat(500))).is_err(), "nested too deeply");
     }

@@ -536,12 +536,12 @@ impl SharedTaskRegistry {
             let endpoint = match (&address, pool) {
                 (ReferenceAddress::None, _) => None,
                 (ReferenceAddress::Pool, _) => {
-                    restored.moved_references += usize::from(has_moved);
+                    restored.tasks_with_new_references += usize::from(has_moved);
                     Some(None)
                 }
                 (ReferenceAddress::Endpoint(addresses), pool) => {
                     let endpoint = pool.and_then(|pool| pool.take_task_endpoint_at(addresses));
-                    restored.moved_references += usize::from(endpoint.is_none());
+                    restored.tasks_with_new_references += usize::from(endpoint.is_none());
                     endpoint.map(Some)
                 }
             };

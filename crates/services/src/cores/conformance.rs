@@ -14,7 +14,7 @@ use super::registry::{
     RegistryRefusal, RegistrySnapshot, TaskAdmission, TaskRegistry, TaskRequest, TaskState, TaskToken,
 };
 use super::simulation::{self, MakeTaskRegistry};
-use super::{MemoryTaskRegistry, RECORD_KIND, SaveOutcome, StoredTaskRegistry};
+use super::{MemoryTaskRegistry, RECORD_FORMAT, SaveOutcome, StoredTaskRegistry};
 use crate::store::MemoryStore;
 
 const MS: Nanos = 1_000_000;
@@ -415,7 +415,7 @@ impl TaskRegistry for SavingTaskRegistry {
 fn simulation_and_conformance_of_a_registry_with_a_store() {
     check(&|machine, limits| {
         let mut registry =
-            SavingTaskRegistry(StoredTaskRegistry::open(MemoryStore::new(RECORD_KIND), machine, limits).unwrap());
+            SavingTaskRegistry(StoredTaskRegistry::open(MemoryStore::new(RECORD_FORMAT), machine, limits).unwrap());
         // The first save reserves the task numbers that reservations need.
         registry.set_server_data(&[]);
         Box::new(registry)

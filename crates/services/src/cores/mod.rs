@@ -78,7 +78,7 @@ pub use self::stored::StoredTaskRegistry;
 
 /// The kind of the records of [`StoredTaskRegistry`], for a [`Store`](crate::store::Store) that a
 /// program supplies.
-pub const RECORD_KIND: RecordFormat = records::KIND;
+pub const RECORD_FORMAT: RecordFormat = records::KIND;
 
 /// Plain object key of the object that admits tasks: [`protocol::Tasks`].
 pub const ADMISSION_OBJECT_KEY: &str = "CorelaneTasks";

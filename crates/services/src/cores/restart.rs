@@ -29,7 +29,7 @@ pub struct RestoredTasks {
     pub demoted: usize,
     /// Number of tasks in `tasks` whose references have other addresses than before. The clients of
     /// these tasks get the new references from `outcome`.
-    pub moved_references: usize,
+    pub tasks_with_new_references: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

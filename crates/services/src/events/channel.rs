@@ -76,7 +76,7 @@ pub(super) struct ChannelConfig {
     pub(super) current: Option<RtCurrent>,
     pub(super) is_destroyed_by_clients: bool,
     pub(super) is_joined_by_clients: bool,
-    pub(super) has_disconnect_callbacks: bool,
+    pub(super) calls_back_after_own_disconnect: bool,
     pub(super) misses: MissPolicy,
     pub(super) pull_interval: Duration,
     pub(super) pull_timeout: Duration,
@@ -334,7 +334,7 @@ impl SharedChannel {
     /// if the consumer itself asks for it.
     pub(super) fn disconnect_consumer(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
-        let is_called_back = is_own && self.config.has_disconnect_callbacks;
+        let is_called_back = is_own && self.config.calls_back_after_own_disconnect;
         let Some(peer) = state.router.remove_consumer(proxy, is_called_back) else { return false };
         let object = state.objects.remove(&proxy);
         self.tell_observers(&mut state);
@@ -351,7 +351,7 @@ impl SharedChannel {
         self.tell_observers(&mut state);
         drop(state);
         self.deactivate(object);
-        let is_called_back = is_own && self.config.has_disconnect_callbacks;
+        let is_called_back = is_own && self.config.calls_back_after_own_disconnect;
         self.finish(peer.map(|peer| Disconnected { peers: vec![peer], is_called_back }));
         true
     }

@@ -66,7 +66,7 @@ pub use self::counts::{
     ChannelStatistics, ConsumerStatistics, DeliveryCounts, DropCounts, QueueStatistics, SurplusCounts,
 };
 pub use self::designator::{DependencySet, Designator, TimeoutKind};
-pub use self::durable::{EventStore, EventStoreLimits, Retention, STORED_EVENTS, UncommittedEvents, UnstoredEvents};
+pub use self::durable::{EventStore, EventStoreLimits, RECORD_FORMAT, Retention, UncommittedEvents, UnstoredEvents};
 pub use self::expression::{EventNames, FilterExpressionError};
 pub use self::factory::EventChannelFactory;
 pub use self::filter::{EventFilter, FilterBuilder, FilterError, FilterLimits};

@@ -54,7 +54,7 @@ use crate::store::{Durability, FileStore, RecordFormat, Store, StoreError};
 pub use self::idl::{corelane_naming, cos_naming};
 
 /// The kind of the service's records, for a [`Store`] that a program supplies.
-pub const RECORD_KIND: RecordFormat = records::KIND;
+pub const RECORD_FORMAT: RecordFormat = records::KIND;
 
 /// Plain object key of the [`corelane_naming::Control`] object of a name server.
 pub const CONTROL_OBJECT_KEY: &str = "CorelaneNamingControl";
@@ -240,7 +240,9 @@ impl NamingConfig {
     fn load(self, poa: &Poa) -> Result<Arc<ServiceState>, ServeError> {
         let directory = match self.place {
             StorePlace::Memory => Directory::in_memory(),
-            StorePlace::File(path) => Directory::open(Box::new(FileStore::open(path, RECORD_KIND)?), self.durability)?,
+            StorePlace::File(path) => {
+                Directory::open(Box::new(FileStore::open(path, RECORD_FORMAT)?), self.durability)?
+            }
             StorePlace::Other(store) => Directory::open(store, self.durability)?,
         };
         let service = Arc::new(ServiceState::new(directory, self.settings));

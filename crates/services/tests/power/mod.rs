@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use corelane::{ObjectRef, Orb};
 use corelane_services::naming::cos_naming::{BindingType, NamingContextExtRef};
-use corelane_services::naming::{NamingConfig, NamingService, RECORD_KIND, name};
+use corelane_services::naming::{NamingConfig, NamingService, RECORD_FORMAT, name};
 use corelane_services::store::FileStore;
 
 use crate::disk::{self, Disk, Random};
@@ -20,7 +20,7 @@ type Names = BTreeMap<String, Bound>;
 
 fn serve(disk: &Disk) -> (Orb, NamingService) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let store = FileStore::with_backends(disk.files(), RECORD_KIND).unwrap();
+    let store = FileStore::with_backends(disk.files(), RECORD_FORMAT).unwrap();
     let naming = NamingConfig::new().store(store).serve(&orb).unwrap();
     (orb, naming)
 }

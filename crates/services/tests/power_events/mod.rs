@@ -3,7 +3,7 @@
 
 use corelane::{Any, Orb};
 use corelane_services::events::corelane_events::DurableChannelRef;
-use corelane_services::events::{EventChannel, EventStore, Retention, STORED_EVENTS};
+use corelane_services::events::{EventChannel, EventStore, RECORD_FORMAT, Retention};
 use corelane_services::store::FileStore;
 
 use crate::disk::{self, Disk, Random};
@@ -12,7 +12,7 @@ const RETENTION: Retention = Retention { max_events: 40, max_bytes: 1 << 20, max
 
 fn serve(disk: &Disk) -> (Orb, DurableChannelRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let store = EventStore::open(FileStore::with_backends(disk.files(), STORED_EVENTS).unwrap()).unwrap();
+    let store = EventStore::open(FileStore::with_backends(disk.files(), RECORD_FORMAT).unwrap()).unwrap();
     let channel = EventChannel::builder().durable(&store, RETENTION).serve(&orb).unwrap();
     let durable = DurableChannelRef::unchecked_narrow(channel.cos_reference().as_object());
     (orb, durable)

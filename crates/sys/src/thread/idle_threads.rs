@@ -50,7 +50,7 @@ pub enum MarkBusyResult {
     LastIdle,
     /// Another thread has claimed this one. This thread does the work of the claim and then calls
     /// [`IdleSlot::release`].
-    Claimed,
+    ClaimedByOther,
 }
 
 impl Default for IdleSlot {
@@ -105,7 +105,7 @@ impl IdleThreads {
     pub fn mark_busy(&self, slot: &IdleSlot) -> MarkBusyResult {
         // Acquire: pairs with `try_claim` (rule `slot`).
         if slot.0.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            return MarkBusyResult::Claimed;
+            return MarkBusyResult::ClaimedByOther;
         }
         if self.idle.fetch_sub(1, Ordering::SeqCst) == 1 { MarkBusyResult::LastIdle } else { MarkBusyResult::Busy }
     }
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(roster.mark_busy(&one), MarkBusyResult::Busy);
         assert_eq!(roster.try_claim(&one), None);
         assert_eq!(roster.try_claim(&two), Some(true));
-        assert_eq!((roster.mark_busy(&two), roster.has_idle()), (MarkBusyResult::Claimed, false));
+        assert_eq!((roster.mark_busy(&two), roster.has_idle()), (MarkBusyResult::ClaimedByOther, false));
         two.release();
         roster.set_monitored(true);
         assert_eq!(roster.mark_idle(&two), MarkIdleResult::Monitored);
@@ -178,7 +178,7 @@ mod models {
                 .collect();
             let rose = shared.0.mark_busy(&shared.1);
             let claims = claimers.into_iter().map(|one| one.join().unwrap()).filter(|had| *had).count();
-            assert_eq!(claims, usize::from(rose == MarkBusyResult::Claimed));
+            assert_eq!(claims, usize::from(rose == MarkBusyResult::ClaimedByOther));
             assert!(!shared.0.has_idle());
         });
     }
@@ -293,7 +293,7 @@ mod models {
                     loop {
                         let _ = world.threads.mark_idle(&world.slot);
                         world.wait(|told| told.loan || told.work);
-                        if world.threads.mark_busy(&world.slot) == MarkBusyResult::Claimed {
+                        if world.threads.mark_busy(&world.slot) == MarkBusyResult::ClaimedByOther {
                             lent += world.lend();
                         } else if std::mem::take(&mut world.told.lock().unwrap().work) {
                             return lent;
@@ -342,7 +342,7 @@ mod models {
                             if world.count.load(Ordering::Acquire) == 0 {
                                 world.bell.wait();
                             }
-                            assert_ne!(world.threads.mark_busy(&slot), MarkBusyResult::Claimed);
+                            assert_ne!(world.threads.mark_busy(&slot), MarkBusyResult::ClaimedByOther);
                         }
                         let mut list = world.list.lock().unwrap();
                         run.extend(list.pop());
@@ -376,7 +376,7 @@ mod models {
                 thread::spawn(move || shared.0.try_claim(&shared.1))
             };
             match shared.0.mark_busy(&shared.1) {
-                MarkBusyResult::Claimed => shared.1.release(),
+                MarkBusyResult::ClaimedByOther => shared.1.release(),
                 MarkBusyResult::Busy | MarkBusyResult::LastIdle => {}
             }
             claimer.join().unwrap();

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::primitive::NumberVec;
 use super::valuetype::ValueWriter;
 use super::{
-    BORROW_THRESHOLD, CdrError, Endian, MAX_SEGMENTS, MAX_SLICES, Octets, PathRecorder, PathStep, Primitive, ValuePath,
+    BORROW_THRESHOLD, CdrError, Endian, MAX_ENCODER_SEGMENTS, MAX_ENCODER_SLICES, Octets, PathRecorder, PathStep,
+    Primitive, ValuePath,
 };
 use crate::codeset::CodeSets;
 use crate::giop::Version;
@@ -346,7 +347,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a `sequence<octet>`: count and octets. A slice of at least [`BORROW_THRESHOLD`] bytes
-    /// is borrowed, and copied only if the encoder has [`MAX_SEGMENTS`] segments.
+    /// is borrowed, and copied only if the encoder has [`MAX_ENCODER_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -362,7 +363,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a `sequence<octet>`: count and octets. The encoder takes over octets of at least
-    /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_SEGMENTS`] segments.
+    /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_ENCODER_SEGMENTS`] segments.
     ///
     /// # Errors
     /// [`CdrError::LengthOverflow`].
@@ -395,7 +396,7 @@ impl<'a> Encoder<'a> {
         let len = segment.as_slice().len();
         match usize::from(self.segment_count) {
             0 => self.first_segment = segment,
-            used if used < MAX_SEGMENTS => self.cold_state().more_segments.push(segment),
+            used if used < MAX_ENCODER_SEGMENTS => self.cold_state().more_segments.push(segment),
             _ => {
                 self.buffer.extend_from_slice(segment.as_slice());
                 return;
@@ -438,7 +439,7 @@ impl<'a> Encoder<'a> {
 
     /// Aligns and writes numbers in bulk, without a count. A slice of at least
     /// [`BORROW_THRESHOLD`] bytes in the message's byte order is borrowed, and copied only if the
-    /// encoder has [`MAX_SEGMENTS`] segments.
+    /// encoder has [`MAX_ENCODER_SEGMENTS`] segments.
     #[inline]
     pub fn write_slice_borrowed<T: Primitive>(&mut self, numbers: &'a [T]) {
         if size_of_val(numbers) < BORROW_THRESHOLD || self.swap_bytes && T::SIZE > 1 {
@@ -450,7 +451,7 @@ impl<'a> Encoder<'a> {
 
     /// Aligns and writes numbers in bulk, without a count. The encoder takes over a vector of at
     /// least [`BORROW_THRESHOLD`] bytes in the message's byte order, and copies it only if it has
-    /// [`MAX_SEGMENTS`] segments.
+    /// [`MAX_ENCODER_SEGMENTS`] segments.
     #[inline]
     pub fn write_slice_owned<T: Primitive>(&mut self, numbers: Vec<T>) {
         let len = size_of_val(numbers.as_slice());
@@ -588,7 +589,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Returns all bytes in order: the parts of the buffer and the segments between them. No slice
-    /// is empty, and there are at most [`MAX_SLICES`].
+    /// is empty, and there are at most [`MAX_ENCODER_SLICES`].
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         let pairs = self.segments().flat_map(move |segment| {
@@ -605,7 +606,7 @@ impl<'a> Encoder<'a> {
     /// list. Returns the entries that were filled.
     pub fn gather_slices<'e, 'l, T>(
         &'e self,
-        list: &'l mut [T; MAX_SLICES],
+        list: &'l mut [T; MAX_ENCODER_SLICES],
         make: impl Fn(&'e [u8]) -> T,
     ) -> &'l mut [T] {
         let mut count = 0;

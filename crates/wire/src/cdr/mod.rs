@@ -64,10 +64,10 @@ pub(crate) use tagged::write_tagged;
 pub const BORROW_THRESHOLD: usize = 16 * 1024;
 
 /// Maximum number of segments (borrowed or owned slices) of an encoder; further octets are copied.
-pub const MAX_SEGMENTS: usize = 8;
+pub const MAX_ENCODER_SEGMENTS: usize = 8;
 
 /// Maximum number of slices of an encoder: its segments and the parts of the buffer around them.
-pub const MAX_SLICES: usize = 2 * MAX_SEGMENTS + 1;
+pub const MAX_ENCODER_SLICES: usize = 2 * MAX_ENCODER_SEGMENTS + 1;
 
 /// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -142,7 +142,7 @@ impl Header {
     /// is complete in `unread`, and has at most `max_size` bytes after the header.
     #[inline]
     #[must_use]
-    pub fn parse_if_complete(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
+    pub fn parse_unfragmented_1_2(unread: &[u8], kind: MessageKind, max_size: u32) -> Option<Header> {
         let [magic, middle, size]: [[u8; 4]; 3] = bytemuck::cast(*unread.first_chunk::<{ Header::LEN }>()?);
         let [1, 2, flags @ (0 | 1), number_of_kind] = middle else { return None };
         let endian = Endian::from_flag(flags);

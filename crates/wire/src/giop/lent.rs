@@ -83,7 +83,7 @@ mod tests {
             let parsed = Header::parse(&header).unwrap();
             assert!(is_lent(&short) && !is_lent(&whole.to_bytes()));
             assert_eq!(parsed.total_len(), short.len());
-            assert_eq!(Header::parse_if_complete(&short, MessageKind::Request, u32::MAX), None);
+            assert_eq!(Header::parse_unfragmented_1_2(&short, MessageKind::Request, u32::MAX), None);
             assert_eq!(split_lent(&short), Some((&[1; 8][..], [2; REFERENCE_LEN])));
             assert_eq!(whole_message_header(&parsed, 8, 100_000, &Limits::DEFAULT), Ok(whole));
             assert_eq!(split_lent(&short[..27]), None);

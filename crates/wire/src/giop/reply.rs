@@ -71,7 +71,7 @@ pub struct Reply<'m> {
 }
 
 impl<'m> Reply<'m> {
-    /// Number of bytes before the body of a [plain](Self::parse_header_if_plain) reply.
+    /// Number of bytes before the body of a [plain](Self::parse_header_of_plain_result) reply.
     pub const PLAIN_HEADER_LEN: usize = Header::LEN + 12;
 
     /// Parses the header of a reply. `message` is the whole message; `header` was parsed from its
@@ -106,12 +106,12 @@ impl<'m> Reply<'m> {
     }
 
     /// Parses the header of a plain reply at the front of `unread`. A plain reply satisfies
-    /// [`Header::parse_if_complete`], answers `request_id`, reports no exception and has no service
+    /// [`Header::parse_unfragmented_1_2`], answers `request_id`, reports no exception and has no service
     /// contexts. Returns `None` for every other message.
     #[inline]
     #[must_use]
-    pub fn parse_header_if_plain(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
-        let header = Header::parse_if_complete(unread, MessageKind::Reply, max_size)?;
+    pub fn parse_header_of_plain_result(unread: &[u8], request_id: u32, max_size: u32) -> Option<Header> {
+        let header = Header::parse_unfragmented_1_2(unread, MessageKind::Reply, max_size)?;
         let fixed = unread.get(Header::LEN..header.total_len())?.first_chunk::<12>()?;
         let [id, status, contexts]: [u32; 3] = bytemuck::cast(*fixed);
         (id == number(request_id, header.endian) && (status | contexts) == 0).then_some(header)
@@ -256,11 +256,11 @@ mod tests {
         each(|message, header, status, count| {
             let is_plain = header.version.has_giop_1_2_headers() && status == 0 && count == 0;
             assert_eq!(
-                Reply::parse_header_if_plain(message, 0x0102_0304, 100),
+                Reply::parse_header_of_plain_result(message, 0x0102_0304, 100),
                 is_plain.then_some(*header),
                 "{status} {count}"
             );
-            assert_eq!(Reply::parse_header_if_plain(message, 0x0102_0305, 100), None);
+            assert_eq!(Reply::parse_header_of_plain_result(message, 0x0102_0305, 100), None);
         });
     }
 }

@@ -291,7 +291,7 @@ fn headers_are_written_and_parsed_octet_by_octet() {
 #[test]
 fn parse_whole_checks_each_part_of_the_header() {
     let good = *b"GIOP\x01\x02\x00\x01\x00\x00\x00\x04abcdrest";
-    let glance = |octets: &[u8], most| Header::parse_if_complete(octets, MessageKind::Reply, most);
+    let glance = |octets: &[u8], most| Header::parse_unfragmented_1_2(octets, MessageKind::Reply, most);
     let header = Header::parse(good.first_chunk().unwrap()).unwrap();
     assert_eq!(glance(&good, 4), Some(header));
     assert_eq!(glance(&good, 3), None);
@@ -299,7 +299,7 @@ fn parse_whole_checks_each_part_of_the_header() {
     for len in 0..16 {
         assert_eq!(glance(&good[..len], 4), None, "{len} octets");
     }
-    assert_eq!(Header::parse_if_complete(&good, MessageKind::Request, 4), None);
+    assert_eq!(Header::parse_unfragmented_1_2(&good, MessageKind::Request, 4), None);
     for at in 0..8 {
         for octet in (0..=255).filter(|octet| *octet != good[at]) {
             let mut other = good;
@@ -332,8 +332,8 @@ fn plain_reply_above_the_maximum_size_is_refused() {
     e.write_bytes(&[0; 6]);
     finish_message(&mut e).unwrap();
     let unread = e.to_vec();
-    assert_eq!(Reply::parse_header_if_plain(&unread, 1, 18), Some(header(&unread)));
-    assert_eq!(Reply::parse_header_if_plain(&unread, 1, 17), None);
+    assert_eq!(Reply::parse_header_of_plain_result(&unread, 1, 18), Some(header(&unread)));
+    assert_eq!(Reply::parse_header_of_plain_result(&unread, 1, 17), None);
 }
 
 proptest! {
@@ -373,7 +373,7 @@ proptest! {
                 && reply.contexts.is_empty();
             is_plain.then_some((header, reply.body_offset))
         };
-        let plain = Reply::parse_header_if_plain(&unread, asked, limits.max_message_size);
+        let plain = Reply::parse_header_of_plain_result(&unread, asked, limits.max_message_size);
         match careful() {
             // The fast parser refuses undefined flags, which the general parser accepts.
             Some((header, body_offset)) if unread[6] <= 1 => prop_assert_eq!((plain, Reply::PLAIN_HEADER_LEN), (Some(header), body_offset)),

@@ -7,7 +7,7 @@ use corelane::rt::RtPolicies;
 use corelane::{Any, Dispatch, Orb, PoolConfig, SystemException};
 use corelane_services::events::rtec_event_comm::{Event, PushConsumer};
 use corelane_services::events::{
-    EventChannel, EventLane, EventStore, Gateway, MissPolicy, Retention, STORED_EVENTS, cos_event_comm as cos,
+    EventChannel, EventLane, EventStore, Gateway, MissPolicy, RECORD_FORMAT, Retention, cos_event_comm as cos,
     receive_lanes,
 };
 use corelane_services::store::FileStore;
@@ -84,7 +84,7 @@ pub(crate) fn serve_durable_channel(address: &str, file: &str) -> Result<(), Fai
     let pool = PoolConfig::default().name("events").dispatch(Dispatch::ThreadPerConnection { max_threads: 256 });
     let orb = Orb::builder().pool(pool).limits(limits()).listen(address).build().map_err(failed)?;
     orb.root_poa().manager().activate().map_err(failed)?;
-    let store = EventStore::open(FileStore::open(file, STORED_EVENTS).map_err(failed)?).map_err(failed)?;
+    let store = EventStore::open(FileStore::open(file, RECORD_FORMAT).map_err(failed)?).map_err(failed)?;
     let channel = EventChannel::builder().durable(&store, Retention::default()).serve(&orb).map_err(failed)?;
     println!("ready {}", channel.cos_reference());
     serve_lines(|_| None).map_err(failed)

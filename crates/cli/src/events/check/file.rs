@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corelane_sched::task::Nanos;
 use corelane_sched::task_file::toml_table::{TomlTable, parse_document};
-use corelane_sched::task_file::{MAX_CORES, TaskFileError};
+use corelane_sched::task_file::{MAX_CORES_IN_FILE, TaskFileError};
 use corelane_services::events::{
     ChannelSchedule, EventFilter, EventLane, EventNames, EventSource, EventType, FilterBuilder, FilterLimits,
     PublicationEntry, QueueLimits, SubscriptionEntry, SurplusPolicy,
@@ -271,7 +271,7 @@ fn read_subscription(table: &mut TomlTable<'_>, file: &ChannelFile) -> Result<Fi
         wcet: table.time("wcet")?,
         deadline: positive_time(table, "deadline")?,
         lane,
-        core: table.number("core", 0, MAX_CORES - 1)?.unwrap_or(0),
+        core: table.number("core", 0, MAX_CORES_IN_FILE - 1)?.unwrap_or(0),
     };
     table.refuse_unknown_fields()?;
     Ok(subscription)

@@ -8,7 +8,7 @@ use corelane_net::WaitLimit;
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex, PiMutex};
 use corelane_wire::Octets;
-use corelane_wire::cdr::MAX_SLICES;
+use corelane_wire::cdr::MAX_ENCODER_SLICES;
 
 use super::Connection;
 use super::graceful_close::GracefulClose;
@@ -170,7 +170,7 @@ impl Connection {
         if self.is_sent_in_slices(message.iter().map(|slice| slice.len()).sum()) {
             return self.send_remainder(writing, message, share, 0, wait);
         }
-        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let mut slices = [IoSlice::new(&[]); MAX_ENCODER_SLICES];
         let mut count = 0;
         let mut total = 0;
         for (slot, slice) in slices.iter_mut().zip(message) {

@@ -279,7 +279,7 @@ impl<S: HasOverloadThread> Lane<S> {
         match overload.idle_threads.mark_busy(&lendable.slot) {
             MarkBusyResult::Busy => {}
             MarkBusyResult::LastIdle => overload.wake.notify(),
-            MarkBusyResult::Claimed => return self.run_loan(handler, worker, lendable).map(|()| true),
+            MarkBusyResult::ClaimedByOther => return self.run_loan(handler, worker, lendable).map(|()| true),
         }
         let event = waited?;
         let event = if is_lender { self.next_event(worker, Some(Duration::ZERO))? } else { event };

@@ -69,7 +69,7 @@ impl Default for EventChannelBuilder {
             current: None,
             is_destroyed_by_clients: false,
             is_joined_by_clients: true,
-            has_disconnect_callbacks: false,
+            calls_back_after_own_disconnect: false,
             misses: MissPolicy::default(),
             pull_interval: Duration::from_millis(100),
             pull_timeout: Duration::from_secs(1),
@@ -226,8 +226,8 @@ impl EventChannelBuilder {
     /// because a queue is full ([`OverflowPolicy::Disconnect`]) or because the channel is
     /// destroyed.
     #[must_use]
-    pub fn disconnect_callbacks(mut self, has_callbacks: bool) -> Self {
-        self.config.has_disconnect_callbacks = has_callbacks;
+    pub fn calls_back_after_own_disconnect(mut self, is_called: bool) -> Self {
+        self.config.calls_back_after_own_disconnect = is_called;
         self
     }
 

@@ -127,13 +127,13 @@ mod tests {
 
     use super::*;
     use crate::events::EventChannel;
-    use crate::events::durable::{EventStore, Retention, STORED_EVENTS};
+    use crate::events::durable::{EventStore, RECORD_FORMAT, Retention};
     use crate::store::MemoryStore;
 
     #[test]
     fn destroyed_channel_delivers_and_stores_no_event() {
         let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let store = EventStore::open(MemoryStore::new(STORED_EVENTS)).unwrap();
+        let store = EventStore::open(MemoryStore::new(RECORD_FORMAT)).unwrap();
         let channel = EventChannel::builder().name("flight").durable(&store, Retention::default());
         let channel = channel.serve(&orb).unwrap();
         let shared = channel.shared();

@@ -26,5 +26,5 @@ pub use self::limits::EventStoreLimits;
 pub(super) use self::part::{DurablePart, PublishFailure};
 pub use self::requests::UncommittedEvents;
 pub(super) use self::store::StoredOctets;
-pub use self::store::{EventStore, STORED_EVENTS};
+pub use self::store::{EventStore, RECORD_FORMAT};
 pub use self::unstored::UnstoredEvents;

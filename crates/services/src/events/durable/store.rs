@@ -21,7 +21,7 @@ use crate::store::{RecordFormat, Store, StoreError};
 
 /// The service and the format of the records of durable event channels, for
 /// [`FileStore::open`](crate::store::FileStore::open).
-pub const STORED_EVENTS: RecordFormat = records::KIND;
+pub const RECORD_FORMAT: RecordFormat = records::KIND;
 
 /// Maximum time for which the drop of a store waits for the commit of the waiting requests.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,11 +35,11 @@ const MAX_READ_BYTES: usize = 1 << 20;
 /// and the last of its channels are dropped.
 ///
 /// ```
-/// use corelane_services::events::{EventStore, STORED_EVENTS};
+/// use corelane_services::events::{EventStore, RECORD_FORMAT};
 /// use corelane_services::store::MemoryStore;
 ///
-/// // A program that keeps events opens a file: `FileStore::open("events.db", STORED_EVENTS)?`.
-/// let store = EventStore::open(MemoryStore::new(STORED_EVENTS))?;
+/// // A program that keeps events opens a file: `FileStore::open("events.db", RECORD_FORMAT)?`.
+/// let store = EventStore::open(MemoryStore::new(RECORD_FORMAT))?;
 /// assert!(store.channels().is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -99,10 +99,10 @@ impl EventStore {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use corelane_services::events::{EventStore, STORED_EVENTS};
+    /// use corelane_services::events::{EventStore, RECORD_FORMAT};
     /// use corelane_services::store::MemoryStore;
     ///
-    /// let store = EventStore::open(MemoryStore::new(STORED_EVENTS))?;
+    /// let store = EventStore::open(MemoryStore::new(RECORD_FORMAT))?;
     /// store.close(Duration::from_secs(5))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn one_commit_takes_the_events_of_all_waiting_suppliers() {
         let (stands, fails, commits) = (Arc::default(), Arc::default(), Arc::<AtomicUsize>::default());
-        let inner = MemoryStore::new(STORED_EVENTS);
+        let inner = MemoryStore::new(RECORD_FORMAT);
         let probe = Probe {
             inner: inner.clone(),
             stands: Arc::clone(&stands),
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn waiting_events_are_bounded() {
         let (stands, fails, commits) = (Arc::<AtomicBool>::default(), Arc::default(), Arc::default());
-        let inner = MemoryStore::new(STORED_EVENTS);
+        let inner = MemoryStore::new(RECORD_FORMAT);
         let store = EventStore::open(Probe { inner, stands: Arc::clone(&stands), fails, commits }).unwrap();
         let stream = store.stream("flight", Retention::default()).unwrap().0;
         stands.store(true, Ordering::SeqCst);
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn removed_channel_leaves_nothing_in_the_store() {
-        let inner = MemoryStore::new(STORED_EVENTS);
+        let inner = MemoryStore::new(RECORD_FORMAT);
         let store = EventStore::open(inner.clone()).unwrap();
         let stream = store.stream("flight", Retention::default()).unwrap().0;
         let counts = Arc::new(UnstoredCounts::default());

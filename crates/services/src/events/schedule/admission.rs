@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corelane_sched::analysis::StepBudget;
-use corelane_sched::analysis::sensitivity::{MAX_FACTOR, Thousandths, find_largest};
+use corelane_sched::analysis::sensitivity::{MAX_SCALING_FACTOR, Thousandths, find_largest};
 use corelane_sched::quantity::format_time;
 use corelane_sched::task::{MAX_PERIOD, Nanos};
 
@@ -258,14 +258,14 @@ impl ChannelLoad {
     /// `first` on; `None` if the search finds none.
     fn period_factor(&self, first: usize, steps: &mut StepBudget) -> Option<Thousandths> {
         let mut tried = self.clone();
-        let less = find_largest(0, MAX_FACTOR - 1_000, |less| {
+        let less = find_largest(0, MAX_SCALING_FACTOR - 1_000, |less| {
             for (tried, given) in tried.publications.iter_mut().zip(&self.publications).skip(first) {
-                let period = u128::from(given.period) * u128::from(MAX_FACTOR - less);
+                let period = u128::from(given.period) * u128::from(MAX_SCALING_FACTOR - less);
                 tried.period = Nanos::try_from(period.div_ceil(1_000)).unwrap_or(Nanos::MAX);
             }
             tried.passes(steps)
         })?;
-        Some(MAX_FACTOR - less)
+        Some(MAX_SCALING_FACTOR - less)
     }
 
     fn passes(&self, steps: &mut StepBudget) -> bool {

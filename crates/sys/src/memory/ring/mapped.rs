@@ -349,8 +349,8 @@ impl RingReader<'_> {
     /// caller must first call [`read`](Self::read) or [`is_empty`](Self::is_empty), which load the
     /// peer's counter.
     #[inline]
-    pub fn is_more_announced(&self) -> bool {
-        protocol::is_more_announced(&self.0)
+    pub fn has_more_announced(&self) -> bool {
+        protocol::has_more_announced(&self.0)
     }
 
     /// Tells the writer the core on which this side reads; `None` if unknown.
@@ -601,7 +601,7 @@ mod tests {
             queue.extend(message.iter().skip(skipped).take(count));
             next = next.wrapping_add(1);
             client.writer().announce_more(next.is_multiple_of(2));
-            assert_eq!(server.reader().is_more_announced(), next.is_multiple_of(2));
+            assert_eq!(server.reader().has_more_announced(), next.is_multiple_of(2));
             let mut buffer = vec![0; random(6000)];
             let (count, _) = server.reader().read(&mut buffer).unwrap();
             assert_eq!(count, queue.len().min(buffer.len()));
@@ -666,7 +666,7 @@ mod tests {
                 if let Ok((count, _)) = server.writer().write_part(&[IoSlice::new(&buffer)], 4000, 4096) {
                     assert!(count <= 1000);
                 }
-                let _ = (server.writer().has_room(3000), server.reader().is_more_announced());
+                let _ = (server.writer().has_room(3000), server.reader().has_more_announced());
                 server.writer().announce_more(true);
                 server.reader().set_wake_method(WakeMethod::Futex);
                 server.reader().park(Some(Duration::from_micros(1)));

@@ -176,7 +176,7 @@ pub(super) fn announce_more(control: &impl ControlWords, follows: bool) {
 }
 
 #[inline]
-pub(super) fn is_more_announced(control: &impl ControlWords) -> bool {
+pub(super) fn has_more_announced(control: &impl ControlWords) -> bool {
     // Relaxed: the acquire load in `readable_bytes` orders this load after it (rule `published`).
     control.word(ControlWord::Continues).load(Ordering::Relaxed) != 0
 }
@@ -476,7 +476,7 @@ mod models {
             while read < TOTAL {
                 let count = model.read(&reader, PARKED);
                 read += count;
-                assert!(read < TOTAL || !is_more_announced(&*model));
+                assert!(read < TOTAL || !has_more_announced(&*model));
                 model.grant(reader.commit_read(&*model, count), 1);
             }
             other.join().unwrap();

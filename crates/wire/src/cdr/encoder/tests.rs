@@ -58,7 +58,7 @@ fn segments_of_large_octets_count_for_alignment() {
     assert_eq!(e.to_vec().len(), e.len());
     assert_eq!(e.to_vec()[4 + large.len() + 3..], [0, 0, 0, 7]);
     for range in [0..0, 0..4, 2..6, 3..e.len(), 5..16_300, 16_388..16_393, 16_000..19_999] {
-        let mut list = [&[][..]; MAX_SLICES];
+        let mut list = [&[][..]; MAX_ENCODER_SLICES];
         assert_eq!(e.gather_slices(&mut list, |slice| slice).concat(), e.to_vec());
         let part: Vec<u8> = e.slices_in(range.clone()).flatten().copied().collect();
         assert_eq!(part, e.to_vec()[range.start..range.end.min(e.len())]);
@@ -72,8 +72,8 @@ fn the_ninth_segment_is_copied() {
     for _ in 0..10 {
         e.write_octet_sequence(&large).unwrap();
     }
-    assert_eq!(e.slices().count(), MAX_SLICES);
-    let mut list = [&[][..]; MAX_SLICES];
+    assert_eq!(e.slices().count(), MAX_ENCODER_SLICES);
+    let mut list = [&[][..]; MAX_ENCODER_SLICES];
     assert_eq!(e.gather_slices(&mut list, |slice| slice).concat(), e.to_vec());
     assert_eq!(e.to_vec().len(), 10 * (4 + large.len()));
 }
