@@ -278,6 +278,13 @@ impl RioConfig {
         core.unwrap_or(self.default_core)
     }
 
+    /// Returns the number of receive queues that the interface has now, at least 1 and at most as
+    /// many as the tables have.
+    pub(crate) fn receive_queue_count(&self) -> u32 {
+        let queues = self.interface.as_ref().and_then(|name| receive_queues(name).ok());
+        queues.unwrap_or(1).clamp(1, QUEUES.into())
+    }
+
     pub(crate) fn ring_sizes(&self) -> RingSizes {
         let frames = self.ring_frames.clamp(1, MAX_RING_FRAMES).next_power_of_two();
         RingSizes { streams: self.max_packet_streams, frames }
@@ -299,12 +306,12 @@ impl RioConfig {
             // The kernel may merge segments, up to the largest IP packet.
             max_packet_size: 65_535,
         };
-        let with_rings = |name: &String| {
-            let queues = receive_queues(name).ok().and_then(|queues| u16::try_from(queues).ok());
-            StreamBuffers { receive_queue_count: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
+        let with_rings = || {
+            let receive_queue_count = u16::try_from(self.receive_queue_count()).unwrap_or(QUEUES);
+            StreamBuffers { receive_queue_count, ..buffers }.memory_bound().ok()
         };
-        let has_rings = matches!(class, IoClass::GuaranteedPackets { .. });
-        let of_rings = interface.filter(|_| has_rings).and_then(with_rings);
+        let has_rings = interface.is_some() && matches!(class, IoClass::GuaranteedPackets { .. });
+        let of_rings = if has_rings { with_rings() } else { None };
         of_rings.unwrap_or_else(|| buffers.memory_bound_without_rings())
     }
 }

@@ -6,8 +6,10 @@ use corelane_sched::task::Nanos;
 
 /// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. The
-/// XDP program implements the same algorithm.
+/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. After
+/// a refused packet it grants none until a packet comes at least an interval after the previous
+/// one. So a granted packet rarely overtakes refused ones that still wait. The XDP program
+/// implements the same algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
     interval: Nanos,
@@ -20,7 +22,18 @@ impl PacketRate {
     #[must_use]
     pub fn new(packets_per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         let interval = 1_000_000_000_u64.div_ceil(u64::from(packets_per_second.get()));
-        Self { interval, tolerance: interval * u64::from(burst.get() - 1), burst }
+        Self::with_interval(interval, burst)
+    }
+
+    /// Creates a cap of `packets` packets in each period, with up to `packets` packets at once
+    /// after a pause.
+    #[must_use]
+    pub fn of_period(packets: NonZeroU32, period: Nanos) -> Self {
+        Self::with_interval(period.div_ceil(u64::from(packets.get())).max(1), packets)
+    }
+
+    fn with_interval(interval: Nanos, burst: NonZeroU32) -> Self {
+        Self { interval, tolerance: interval.saturating_mul(u64::from(burst.get() - 1)), burst }
     }
 
     /// Returns the time in nanoseconds between two packets at the maximum rate.
@@ -43,10 +56,12 @@ impl PacketRate {
     }
 
     /// Returns true if a packet that arrives at `now` is granted. `state` is the time at which the
-    /// next packet is due, at first 0. Each granted packet advances it.
+    /// next packet is due, at first 0. Each granted packet advances it, and each refused packet
+    /// sets it so that a packet within the next interval is refused too.
     pub fn grants_packet(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {
+            *state = now.saturating_add(self.tolerance).saturating_add(self.interval);
             return false;
         }
         *state = due_at.saturating_add(self.interval);
@@ -71,9 +86,28 @@ mod tests {
         let mut state = 0;
         let mut granted = |now| rate.grants_packet(&mut state, now);
         assert_eq!(
-            [0, 0, 0, 0, 999_999, 1_000_000, 1_000_000].map(&mut granted),
-            [true, true, true, false, false, true, false]
+            [0, 0, 0, 1_000_000, 2_000_000, 2_500_000].map(&mut granted),
+            [true, true, true, true, true, false]
         );
+    }
+
+    #[test]
+    fn refused_packets_prolong_the_refusal_until_a_pause_of_an_interval() {
+        let rate = rate(1_000, 2);
+        let mut state = 0;
+        let mut granted = |now| rate.grants_packet(&mut state, now);
+        assert_eq!([0, 0, 0, 999_999, 1_900_000].map(&mut granted), [true, true, false, false, false]);
+        assert_eq!([2_900_000, 3_000_000].map(&mut granted), [true, false]);
+        // After a longer pause, the burst is free again.
+        assert_eq!([6_000_000, 6_000_000, 6_000_000].map(&mut granted), [true, true, false]);
+    }
+
+    #[test]
+    fn cap_of_a_period_grants_its_packets_at_once() {
+        let rate = PacketRate::of_period(NonZeroU32::new(3).unwrap(), 10);
+        assert_eq!((rate.interval(), rate.tolerance(), rate.burst().get()), (4, 8, 3));
+        let dense = PacketRate::of_period(NonZeroU32::MAX, 1);
+        assert_eq!(dense.interval(), 1);
     }
 
     #[test]

@@ -15,12 +15,14 @@ use corelane_sys::thread::Scheduling;
 use crate::budget::Budget;
 use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream, StreamPlace};
 use crate::protocol_thread::{PacketCounts, ThreadSettings};
-use crate::steering::{SteeringError, StreamCounts};
+use crate::steering::{PacketRate, SteeringError, StreamCounts};
 
 pub(crate) struct StreamSteering {
     core: u32,
     scheduling: Option<Scheduling>,
     queue_frames: u32,
+    /// Maximum rate of packets in the receive context, for low latency.
+    receive_context_rate: Option<PacketRate>,
     /// Budget and thread of a stream with a budget in packets.
     packets: Option<(Budget, ThreadSettings)>,
     state: PiMutex<State>,
@@ -64,17 +66,19 @@ impl StreamSteering {
         core: u32,
         scheduling: Option<Scheduling>,
         queue_frames: u32,
+        receive_context_rate: Option<PacketRate>,
         packets: Option<(Budget, ThreadSettings)>,
     ) -> Arc<Self> {
         let state = PiMutex::new("steering of a stream", LockScope::Orb, State::default());
-        Arc::new(Self { core, scheduling, queue_frames, packets, state })
+        Arc::new(Self { core, scheduling, queue_frames, receive_context_rate, packets, state })
     }
 
     /// Adds the entries that the tables lack. Has no effect if they are complete, or if another
     /// thread adds them now.
     pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>) {
         self.attach_with(|| {
-            let (stream, lack) = steering.open_stream(self.core, self.scheduling, self.queue_frames)?;
+            let (core, scheduling, rate) = (self.core, self.scheduling, self.receive_context_rate);
+            let (stream, lack) = steering.open_stream(core, scheduling, self.queue_frames, rate)?;
             Ok((stream.for_rings(self.packets.is_some()), lack))
         });
         let Some((budget, thread)) = &self.packets else { return };
@@ -178,7 +182,7 @@ mod tests {
     /// Fails, with a deadlock, if the lock is held while the kernel thread is created.
     #[test]
     fn connections_come_and_go_while_the_kernel_thread_of_their_stream_is_created() {
-        let steering = StreamSteering::new(0, None, 64, None);
+        let steering = StreamSteering::new(0, None, 64, None, None);
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         steering.attach_with(|| {
             drop(steering.add_connection(ends.0, ends.1));

@@ -262,20 +262,22 @@ impl ProgramWriter {
     }
 
     /// Passes a frame below the cap of the stream whose entry is in R8
-    /// (`PacketRate::grants_packet`), or jumps to `queue`.
+    /// (`PacketRate::grants_packet`). Jumps to `queue`, or reaches its end, with all other frames.
     fn in_context(&mut self, queue: Label) {
-        let due = self.asm.label();
+        let (due, over) = (self.asm.label(), self.asm.label());
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
         self.asm.store(Width::Word, R10, stack::INDEX, R7);
         self.look_up(symbol::LIMITS, stack::INDEX, queue);
         self.asm.load(Width::Double, R1, R10, stack::NOW).load(Width::Double, R2, R0, 0);
         self.asm.jump_if(Condition::GreaterOrEqual, R2, R1, due).set(R2, R1).bind(due);
         self.asm.set(R3, R2).compute(Arithmetic::Subtract, R3, R1).load(Width::Double, R4, R8, entry::TOLERANCE);
-        self.asm.jump_if(Condition::Greater, R3, R4, queue);
-        self.asm.load(Width::Double, R1, R8, entry::INTERVAL).compute(Arithmetic::Add, R2, R1);
-        self.asm.store(Width::Double, R0, 0, R2);
+        self.asm.load(Width::Double, R5, R8, entry::INTERVAL);
+        self.asm.jump_if(Condition::Greater, R3, R4, over);
+        self.asm.compute(Arithmetic::Add, R2, R5).store(Width::Double, R0, 0, R2);
         self.count(count::IN_CONTEXT);
         self.asm.set(R0, XdpAction::PASS).exit();
+        self.asm.bind(over).compute(Arithmetic::Add, R1, R4).compute(Arithmetic::Add, R1, R5);
+        self.asm.store(Width::Double, R0, 0, R1);
     }
 
     fn count(&mut self, field: i16) {

@@ -12,17 +12,17 @@ use corelane_sys::{poll, process, thread};
 
 use super::*;
 
-const SERVER: &str = "10.99.0.1";
+pub(super) const SERVER: &str = "10.99.0.1";
 /// A period that does not end while a test runs.
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-fn ip(words: &str) -> String {
+pub(super) fn ip(words: &str) -> String {
     let output = Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn wait_until(reached: impl Fn() -> bool) {
+pub(super) fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(60);
     while !reached() {
         assert!(!deadline.is_past());
@@ -33,7 +33,7 @@ fn wait_until(reached: impl Fn() -> bool) {
 /// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). Its argument
 /// opens connections to a port of this namespace from the other end of the link, `rio1`, in whose
 /// namespace `prepare` runs before.
-fn over_a_link(prepare: impl FnOnce() + Send, test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send) {
+pub(super) fn over_a_link(prepare: impl FnOnce() + Send, test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send) {
     let lack = process::missing_namespace_capability().map(str::to_owned);
     if let Some(refusal) = crate::examination::steering_refusal().or(lack) {
         return println!("not run: {refusal}");
@@ -79,11 +79,11 @@ fn channel<T>() -> (std::sync::mpsc::Sender<T>, std::sync::mpsc::Receiver<T>) {
     std::sync::mpsc::channel()
 }
 
-fn config() -> RioConfig {
+pub(super) fn config() -> RioConfig {
     RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver)
 }
 
-fn steering(config: RioConfig) -> RioTransport {
+pub(super) fn steering(config: RioConfig) -> RioTransport {
     let transport = RioTransport::new(config);
     assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.level_limit_reason());
     transport
@@ -93,23 +93,23 @@ fn packets(packets: u32, period: Duration) -> IoProperties {
     IoProperties { class: IoClass::GuaranteedPackets { packets, period }, ..IoProperties::default() }
 }
 
-fn listen(transport: &RioTransport, host: &str, io: &IoProperties) -> (Box<dyn Listener>, u16) {
+pub(super) fn listen(transport: &RioTransport, host: &str, io: &IoProperties) -> (Box<dyn Listener>, u16) {
     let listener = transport.listen_with_io_properties(&Endpoint::tcp(host, 0), io).unwrap();
     let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else { panic!("a port") };
     (listener, port)
 }
 
-fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+pub(super) fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
 /// Sends `count` segments of 100 bytes.
-fn send_segments(stream: &dyn Stream, count: usize) {
+pub(super) fn send_segments(stream: &dyn Stream, count: usize) {
     (0..count).for_each(|_| assert_eq!(stream.send(&[7; 100], Wait::Block).unwrap(), 100));
 }
 
-fn unread(stream: &dyn Stream) -> usize {
+pub(super) fn unread(stream: &dyn Stream) -> usize {
     socket::unread_bytes(stream.readiness_descriptor().unwrap()).unwrap()
 }
 
@@ -121,7 +121,7 @@ fn packets_of_tun() -> Option<u64> {
     Some(row.split_whitespace().nth(1).unwrap().parse().unwrap())
 }
 
-fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
+pub(super) fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut left = bytes;
@@ -170,7 +170,7 @@ fn packets_beyond_the_budget_do_not_reach_the_socket() {
 }
 
 /// Lets the peer's end of the link compute checksums, as a network card does.
-fn prepare_checksums() {
+pub(super) fn prepare_checksums() {
     interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
 }
 
