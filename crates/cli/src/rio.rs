@@ -160,9 +160,10 @@ fn to_text(report: &TransportReport) -> String {
     }
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
-            "  best effort: {} frames in the receive context, {} queued\n",
+            "  best effort: {} frames in the receive context, {} queued, {} dropped\n",
             field("best_effort_frames_in_receive_context"),
-            field("best_effort_frames_queued")
+            field("best_effort_frames_queued"),
+            field("best_effort_frames_dropped")
         );
     }
     if report.stream_fields.is_empty() {

@@ -16,7 +16,8 @@ use crate::frame::ConnectionKey;
 use crate::packet_rings::{PacketRings, RingSizes};
 use crate::protocol_thread::{PacketCounts, ProtocolThread, ThreadSettings};
 use crate::steering::{
-    Delivery, LoadedSteeringProgram, PacketRate, PortRule, SteeringError, StreamCounts, StreamDelivery, StreamId, TableSizes,
+    ByteRate, Delivery, LoadedSteeringProgram, PacketRate, PortRule, SteeringError, StreamCounts, StreamDelivery,
+    StreamId, TableSizes,
 };
 
 /// Number of streams in the tables, including best effort.
@@ -116,10 +117,12 @@ impl InterfaceSteering {
                 receive_context_frames: in_context,
                 queued_frames: queued,
                 undeliverable_frames: missed,
+                dropped_frames: dropped,
             } = self.program.counts(stream)?;
             total.receive_context_frames += in_context;
             total.queued_frames += queued;
             total.undeliverable_frames += missed;
+            total.dropped_frames += dropped;
         }
         Ok(total)
     }
@@ -161,6 +164,11 @@ impl InterfaceSteering {
             self.program.set_processor(id, queue, core)?;
         }
         self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
+    }
+
+    /// Drops the frames that belong to no stream above `ceiling`.
+    pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
+        self.program.set_best_effort_ceiling(Some(ceiling))
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
@@ -299,12 +307,13 @@ impl SteeredStream {
 
     /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } =
-            self.steering.counts(self.id)?;
+        let (counts, earlier) = (self.steering.counts(self.id)?, self.earlier);
+        let since = |count: fn(&StreamCounts) -> u64| count(&counts).saturating_sub(count(&earlier));
         Ok(StreamCounts {
-            receive_context_frames: in_context.saturating_sub(self.earlier.receive_context_frames),
-            queued_frames: queued.saturating_sub(self.earlier.queued_frames),
-            undeliverable_frames: missed.saturating_sub(self.earlier.undeliverable_frames),
+            receive_context_frames: since(|counts| counts.receive_context_frames),
+            queued_frames: since(|counts| counts.queued_frames),
+            undeliverable_frames: since(|counts| counts.undeliverable_frames),
+            dropped_frames: since(|counts| counts.dropped_frames),
         })
     }
 

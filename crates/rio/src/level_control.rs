@@ -374,6 +374,9 @@ impl LevelControl {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
             }
+            if let Some(ceiling) = self.config.best_effort_ceiling() {
+                steering.set_best_effort_ceiling(ceiling).map_err(|error| error.to_string())?;
+            }
             self.state.lock().steering = Some(Arc::new(steering));
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! Rate caps in packets per second, whose check needs no division.
+//! Rate caps in packets and in bytes per second, whose checks need no division.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use corelane_sched::task::Nanos;
 
@@ -69,6 +69,51 @@ impl PacketRate {
     }
 }
 
+/// A maximum rate in bytes per second, with a burst.
+///
+/// In any time span `t` the cap grants at most the bytes of the time `t + tolerance`, and one
+/// frame. The XDP program implements the same algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRate {
+    byte_cost: u64,
+    tolerance: Nanos,
+}
+
+impl ByteRate {
+    /// Number of binary places behind the point in [`byte_cost`](Self::byte_cost).
+    pub(crate) const COST_PLACES: u32 = 16;
+
+    /// Creates a cap of `bytes_per_second`. A frame may be early by up to `tolerance` nanoseconds.
+    #[must_use]
+    pub fn new(bytes_per_second: NonZeroU64, tolerance: Nanos) -> Self {
+        let cost = (1_000_000_000_u64 << Self::COST_PLACES).div_ceil(bytes_per_second.get());
+        Self { byte_cost: cost, tolerance }
+    }
+
+    /// Returns the time of a byte at the maximum rate, in 65,536th parts of a nanosecond.
+    pub(crate) const fn byte_cost(&self) -> u64 {
+        self.byte_cost
+    }
+
+    /// Returns the maximum time in nanoseconds by which a frame may be early.
+    #[must_use]
+    pub const fn tolerance(&self) -> Nanos {
+        self.tolerance
+    }
+
+    /// Returns true if a frame of `bytes` bytes that arrives at `now` is granted. `state` is the
+    /// time at which the next frame is due, at first 0. Each granted frame advances it.
+    pub fn grants_frame(&self, state: &mut Nanos, bytes: u64, now: Nanos) -> bool {
+        let due_at = (*state).max(now);
+        if due_at - now > self.tolerance {
+            return false;
+        }
+        // The program cannot saturate. A frame whose time overflows has 4 GiB.
+        *state = due_at.wrapping_add(bytes.wrapping_mul(self.byte_cost) >> Self::COST_PLACES);
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -85,10 +130,7 @@ mod tests {
         assert_eq!((rate.interval(), rate.burst().get()), (1_000_000, 3));
         let mut state = 0;
         let mut granted = |now| rate.grants_packet(&mut state, now);
-        assert_eq!(
-            [0, 0, 0, 1_000_000, 2_000_000, 2_500_000].map(&mut granted),
-            [true, true, true, true, true, false]
-        );
+        assert_eq!([0, 0, 0, 1_000_000, 2_000_000, 2_500_000].map(&mut granted), [true, true, true, true, true, false]);
     }
 
     #[test]
@@ -138,6 +180,41 @@ mod tests {
                     let most = u64::from(rate.burst().get()) + (to - from) / rate.interval();
                     prop_assert!((count as u64) < most, "{} grants in {} ns", count + 1, to - from);
                 }
+            }
+        }
+
+        #[test]
+        fn no_span_of_time_gets_more_bytes_than_the_ceiling(
+            rate in 1_000_u64..10_000_000_000,
+            tolerance in 0_u64..50_000_000,
+            frames in prop::collection::vec((60_u64..9_000, 0_u64..3_000_000), 1..60),
+        ) {
+            let ceiling = ByteRate::new(NonZeroU64::new(rate).unwrap(), tolerance);
+            let (mut state, mut now, mut grants) = (0, 0, Vec::new());
+            for (bytes, gap) in frames {
+                now += gap;
+                if ceiling.grants_frame(&mut state, bytes, now) {
+                    grants.push((now, bytes));
+                }
+            }
+            for (first, &(from, _)) in grants.iter().enumerate() {
+                let mut sum = 0;
+                for &(to, bytes) in &grants[first..] {
+                    let most = u128::from(rate) * u128::from(to - from + tolerance + 60) / 1_000_000_000 + 1;
+                    prop_assert!(sum <= most, "{sum} bytes before the last frame in {} ns", to - from);
+                    sum += u128::from(bytes);
+                }
+            }
+        }
+
+        #[test]
+        fn frames_below_the_ceiling_are_all_granted(rate in 1_000_u64..10_000_000_000, bytes in 60_u64..9_000) {
+            let ceiling = ByteRate::new(NonZeroU64::new(rate).unwrap(), 0);
+            // The cost is rounded up to a part of a nanosecond for each byte.
+            let gap = (bytes * 1_000_000_000).div_ceil(rate) + 1;
+            let mut state = 0;
+            for frame in 1..50 {
+                prop_assert!(ceiling.grants_frame(&mut state, bytes, frame * gap));
             }
         }
 

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use corelane_sched::task::Nanos;
 
@@ -17,7 +17,9 @@ use crate::feature_level::{
     InterfaceState, ProbeResult, XdpHookState,
 };
 use crate::frame::{ConnectionKey, build};
-use crate::steering::{Delivery, PacketRate, PortRule, SteeringDecision, SteeringTables, StreamDelivery, StreamId, TableSizes};
+use crate::steering::{
+    ByteRate, Delivery, PacketRate, PortRule, SteeringDecision, SteeringTables, StreamDelivery, StreamId, TableSizes,
+};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -264,6 +266,7 @@ impl Simulation {
                     self.dropped[usize::from(owner)] += 1;
                 }
             }
+            SteeringDecision::Drop => self.dropped[0] += 1,
             SteeringDecision::Thread { .. } => panic!("no stream has a kernel thread here"),
         }
     }
@@ -402,6 +405,27 @@ fn best_effort_stays_below_its_ceiling() {
         .collect();
     // The last packet of a period may end in the next period.
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
+}
+
+/// Six connections of best effort send as much as they can. Their receiver has room for 500 packets
+/// in 10 ms.
+#[test]
+fn best_effort_above_its_ceiling_is_dropped_and_its_connections_share_the_ceiling() {
+    let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
+    let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
+    let frame = u64::try_from(build::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 1).into(), 0, PAYLOAD).len());
+    // 200 packets in 10 ms, and 100 at once.
+    let ceiling = ByteRate::new(NonZeroU64::new(frame.unwrap() * 20_000).unwrap(), 5 * MS);
+    simulation.steering.set_best_effort_ceiling(Some(ceiling));
+    let others = [0; 6].map(|_| simulation.connect(0, u64::MAX, true));
+    simulation.run_until(1_000 * MS);
+    let processed: u64 = others.iter().map(|other| simulation.periods(*other, 10..100).iter().sum::<u64>()).sum();
+    assert!((100..=18_100).contains(&processed), "{processed} packets in 90 periods");
+    assert!(simulation.steering.counts(StreamId::BEST_EFFORT).dropped_frames > 0);
+    assert!(others.iter().all(|other| simulation.connections[*other].delivered > 0));
+    let each = lane.map(|connection| simulation.periods(connection, 10..100));
+    let sums: Vec<u64> = (0..90).map(|period| each.iter().map(|counts| counts[period]).sum()).collect();
+    assert_eq!(sums, vec![80; 90]);
 }
 
 #[test]

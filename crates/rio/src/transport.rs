@@ -270,8 +270,9 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `missed` counts the frames that
-    /// the receive context processes. `None` if the steering program was never loaded, or if its
+    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
+    /// frames that the receive context processes, `dropped_frames` those above
+    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never loaded, or if its
     /// counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
@@ -401,6 +402,7 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued_frames);
         text.add("best_effort_frames_in_receive_context", frames.undeliverable_frames);
+        text.add("best_effort_frames_dropped", frames.dropped_frames);
     }
     statuses(streams).iter().for_each(|stream| stream.write(&mut text));
     text
@@ -686,6 +688,8 @@ impl Listener for RioListener {
     }
 }
 
+#[cfg(test)]
+mod ceiling_tests;
 #[cfg(test)]
 mod low_latency_tests;
 #[cfg(test)]

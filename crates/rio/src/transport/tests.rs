@@ -29,7 +29,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 }
 
 /// Sends until a send would block. Returns the number of sent bytes.
-fn fill(stream: &dyn Stream) -> usize {
+pub(super) fn fill(stream: &dyn Stream) -> usize {
     let mut sent = 0;
     while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], Wait::Now) {
         sent += count;
@@ -38,7 +38,7 @@ fn fill(stream: &dyn Stream) -> usize {
 }
 
 /// Reads until a read would block. Returns the number of received bytes.
-fn drain(stream: &dyn Stream) -> usize {
+pub(super) fn drain(stream: &dyn Stream) -> usize {
     let (mut received, mut buffer) = (0, [0; 777]);
     while let Ok(count) = stream.recv(&mut buffer, Wait::Now) {
         received += count;
