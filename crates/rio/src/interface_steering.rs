@@ -138,7 +138,11 @@ impl InterfaceSteering {
         receive_context_rate: Option<PacketRate>,
     ) -> Result<(SteeredStream, Option<String>), SteeringError> {
         let id = self.unused_streams.lock().pop();
-        let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
+        let full = || {
+            let text = format!("the steering tables have {STREAMS} streams");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        };
+        let id = id.ok_or_else(full)?;
         let earlier = StreamCounts::default();
         let process = process::id();
         let mut opened = SteeredStream { steering: Arc::clone(self), id, core, is_for_rings: false, earlier, process };

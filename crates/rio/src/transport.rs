@@ -28,7 +28,7 @@ use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::status::{StatusServer, StatusText};
 use crate::steering::{PacketRate, StreamCounts, StreamId};
 use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
-use crate::stream_steering::{SteeringMember, StreamSteering};
+use crate::stream_steering::{SteeringMember, StreamSteering, TableAttempt};
 use crate::transmit_classes::class_of_stream;
 use crate::turns::BudgetCounts;
 
@@ -207,8 +207,8 @@ impl RioTransport {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
         // Adds the streams that were opened at a lower level to the tables.
-        let attach = move |steering: &Arc<InterfaceSteering>| {
-            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
+        let attach = move |steering: &Arc<InterfaceSteering>, attempt| {
+            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering, attempt));
         };
         let listed = Arc::clone(&streams);
         let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
@@ -340,7 +340,7 @@ impl RioTransport {
         self.levels.follow_streams();
         // If the tables are made after this look-up, the level control finds the stream in the
         // list.
-        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
+        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering, TableAttempt::Now));
         Ok(stream)
     }
 

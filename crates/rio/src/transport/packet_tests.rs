@@ -8,9 +8,11 @@ use std::time::Duration;
 use corelane_net::Wait;
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::interface::{self, Offload};
+use corelane_sys::xdp::{XdpFrameMemory, XdpQueue};
 use corelane_sys::{poll, process, thread};
 
 use super::*;
+use crate::steering::RING_FRAME_SIZE;
 
 pub(super) const SERVER: &str = "10.99.0.1";
 /// A period that does not end while a test runs.
@@ -311,6 +313,52 @@ fn full_ring_of_a_stream_leaves_the_others_their_frames() {
             assert!(u64::try_from(held).unwrap() <= bound.frame_bytes, "{held} of {bound}");
         },
     );
+}
+
+/// Sends until a protocol thread has processed packets, so that the ring works.
+fn use_rings(transport: &RioTransport, stream: usize, client: &dyn Stream) {
+    wait_until(|| {
+        send_segments(client, 1);
+        let state = transport.streams().swap_remove(stream);
+        let has_processed = state.packets.is_some_and(|counts| counts.processed > 0);
+        has_processed && state.missing_feature_reason.is_none()
+    });
+}
+
+#[test]
+fn refused_stream_gets_the_rings_of_a_stream_that_ends() {
+    over_a_link(prepare_checksums, |connect| {
+        let transport = steering(config().rings(1, 64));
+        transport.attach_orb();
+        let (first, _) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (second, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (client, server) = (connect(SERVER, port), accept(&*second));
+        exchange(&*client, &*server, 10_000);
+        assert!(transport.streams()[0].packets.is_some());
+        let refused = &transport.streams()[1];
+        assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        drop(first);
+        use_rings(&transport, 0, &*client);
+        transport.detach_orb();
+    });
+}
+
+#[test]
+fn refused_stream_gets_rings_when_another_program_leaves_the_receive_queue() {
+    over_a_link(prepare_checksums, |connect| {
+        let memory = XdpFrameMemory { frames: 8, frame_size: RING_FRAME_SIZE, fill_entries: 8 };
+        let other = XdpQueue::open(interface::index("rio0").unwrap(), 0, memory).unwrap();
+        let transport = steering(config());
+        transport.attach_orb();
+        let (listener, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (client, server) = (connect(SERVER, port), accept(&*listener));
+        exchange(&*client, &*server, 10_000);
+        let refused = &transport.streams()[0];
+        assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        drop(other);
+        use_rings(&transport, 0, &*client);
+        transport.detach_orb();
+    });
 }
 
 #[test]
