@@ -82,6 +82,10 @@ pub(super) fn best_effort_ceiling(
                 break;
             }
             let link = testbed.bulk_alone(length)?.rate();
+            if link <= 0.0 {
+                refusal = Some("no load arrived without a ceiling".to_owned());
+                break;
+            }
             let ceiling = link * FRAME / DATA * CEILING / 100.0;
             match testbed.bulk_below_ceiling(side, ceiling as u64, length) {
                 Ok(run) => limited.push(run),

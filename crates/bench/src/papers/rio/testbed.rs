@@ -83,16 +83,23 @@ struct Processes {
 }
 
 impl Processes {
-    /// Sends bulk load for the time `length`.
-    fn send_bulk(&mut self, port: u16, length: Duration) -> Result<BulkRun, Failure> {
+    /// Sends bulk load for the time `length`. Then `lift` lifts the ceiling, if there is one, and
+    /// returns the number of dropped frames. The end of the connection must not be among them.
+    fn send_bulk(
+        &mut self,
+        port: u16,
+        length: Duration,
+        lift: impl FnOnce(&mut Self) -> Result<u64, Failure>,
+    ) -> Result<BulkRun, Failure> {
         self.receiver.ask("measure", PATIENCE)?;
         let began = clock::now();
         self.sender.ask(&format!("send {port} 0 0"), PATIENCE)?;
         let first = began.elapsed();
         std::thread::sleep(length);
         let judged = settled(first, began.elapsed());
+        let lifted = lift(self);
         self.sender.ask("quiet", PATIENCE)?;
-        Ok(BulkRun { bytes: measured(&mut self.receiver, BULK)?, judged, dropped: 0 })
+        Ok(BulkRun { bytes: measured(&mut self.receiver, BULK)?, judged, dropped: lifted? })
     }
 }
 
@@ -275,7 +282,7 @@ impl RioTestbed {
         let mut processes = self.processes.lock();
         let variant = if self.refusal.is_none() { ReceiveVariant::Steered } else { ReceiveVariant::Kernel };
         processes.receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
-        processes.send_bulk(bulk, length)
+        processes.send_bulk(bulk, length, |_| Ok(0))
     }
 
     /// Sends bulk load below a ceiling in bytes of frames per second.
@@ -291,15 +298,18 @@ impl RioTestbed {
         match side {
             CeilingSide::Received => {
                 processes.receiver.ask(&limit, PATIENCE)?;
-                let run = processes.send_bulk(bulk, length)?;
-                let dropped = processes.receiver.ask("dropped", PATIENCE)?.parse().map_err(failed)?;
-                Ok(BulkRun { dropped, ..run })
+                processes.send_bulk(bulk, length, |Processes { receiver, .. }| {
+                    let dropped = receiver.ask("dropped", PATIENCE)?.parse().map_err(failed);
+                    receiver.ask(&format!("enter {}", ReceiveVariant::Steered.word()), PATIENCE)?;
+                    dropped
+                })
             }
             CeilingSide::Sent => {
                 processes.sender.ask(&limit, PATIENCE)?;
-                let run = processes.send_bulk(bulk, length);
-                processes.sender.ask("limit 0", PATIENCE)?;
-                run
+                processes.send_bulk(bulk, length, |Processes { sender, .. }| {
+                    sender.ask("limit 0", PATIENCE)?;
+                    Ok(0)
+                })
             }
         }
     }
