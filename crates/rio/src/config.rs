@@ -95,8 +95,9 @@ pub struct RioConfig {
     pub max_best_effort_send_rate: Option<u64>,
     /// Maximum rate in bytes per second, with Ethernet headers, of the sorted frames that belong to
     /// no stream, over all receive queues. Frames above it are dropped, after a burst of the bytes
-    /// of 20 ms. TCP adapts to this rate. ARP and neighbour discovery do not count. It needs
-    /// [`FeatureLevel::StreamSteering`]. 0 counts as 1. `None` means no limit. Default: `None`.
+    /// of 20 ms. TCP adapts to this rate. ARP, neighbour discovery, broadcast and multicast do not
+    /// count. It needs [`FeatureLevel::StreamSteering`]. 0 counts as 1. `None` means no limit.
+    /// Default: `None`.
     pub max_best_effort_receive_rate: Option<u64>,
     /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
     /// `None`.

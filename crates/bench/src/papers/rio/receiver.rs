@@ -10,7 +10,7 @@
 //! | `limit RATE` | `limited`, after frames of best effort above RATE bytes per second are dropped; `enter` ends this |
 //! | `dropped` | the frames that the last `limit` has dropped |
 //! | `lacks` | `STREAM:REASON` of each stream whose frames cannot be steered as they should |
-//! | `frames STREAM` | the frames of the stream that were queued for its thread, and those that were not; an error if the level is not stream steering |
+//! | `frames STREAM` | the frames of the stream that its thread or, with low latency, the receive context got, and those that became best effort; an error if the level is not stream steering |
 //! | `received` | the bytes that the bulk server has received |
 //! | `measure` | `measuring`, after the count of received bytes by the millisecond has begun |
 //! | `measured PORT-NAME` | the bytes of each millisecond, received at the port with this name |
@@ -139,9 +139,10 @@ impl Receiver {
                 ReceiveVariant::Kernel | ReceiveVariant::KernelFifo => self.tcp.clone(),
                 ReceiveVariant::SocketOptions => self.sockets.clone(),
                 _ if refusal.is_some() => continue,
-                ReceiveVariant::Steered | ReceiveVariant::SteeredOrdinary | ReceiveVariant::PacketBudget => {
-                    steering.clone()
-                }
+                ReceiveVariant::Steered
+                | ReceiveVariant::SteeredOrdinary
+                | ReceiveVariant::PacketBudget
+                | ReceiveVariant::LowLatency => steering.clone(),
             };
             let port = self.start(&*transport, &variant.io(self.core), variant.scheduling(), echo)?;
             ports.insert(variant.word().to_owned(), port.to_string());
@@ -227,7 +228,7 @@ impl Receiver {
         let states = self.states(numbers);
         let counts = || states.iter().filter_map(|stream| stream.frame_counts);
         Ok(joined(&[
-            counts().map(|frames| frames.queued_frames).sum(),
+            counts().map(|frames| frames.queued_frames + frames.receive_context_frames).sum(),
             counts().map(|frames| frames.undeliverable_frames).sum(),
         ]))
     }
