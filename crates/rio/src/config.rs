@@ -1,17 +1,19 @@
 //! Options of the transport, and the handler of level changes.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{IoClass, IoProperties};
+use corelane_sched::task::Nanos;
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::interface_steering::QUEUES;
 use crate::memory::{MemoryBound, StreamBuffers};
 use crate::packet_rings::{RingSizes, receive_queues};
-use crate::steering::RING_FRAME_SIZE;
+use crate::steering::{ByteRate, RING_FRAME_SIZE};
 use crate::stream_admission::StreamAdmission;
 
 /// Bounds of a chosen receive buffer in bytes.
@@ -21,6 +23,10 @@ const MAX_RECEIVE_BUFFER: u32 = 16_777_216;
 const MAX_RING_FRAMES: u32 = 32_768;
 /// Bytes of a full segment over IPv4 at an MTU of 1,500, with timestamps.
 const PACKET_PAYLOAD: u32 = 1_448;
+
+/// Time whose bytes best effort may receive at once below its ceiling. TCP needs some: it sends
+/// several packets before it learns of a loss.
+const BEST_EFFORT_BURST: Nanos = 20_000_000;
 
 /// Default of [`RioConfig::journal_folder`].
 pub(crate) const JOURNAL_FOLDER: &str = "/run/corelane-rio";
@@ -87,6 +93,12 @@ pub struct RioConfig {
     /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
     /// stream, with transmit classes. `None` means no limit. Default: `None`.
     pub max_best_effort_send_rate: Option<u64>,
+    /// Maximum rate in bytes per second, with Ethernet headers, of the sorted frames that belong to
+    /// no stream, over all receive queues. Frames above it are dropped, after a burst of the bytes
+    /// of 20 ms. TCP adapts to this rate. ARP, neighbour discovery, broadcast and multicast do not
+    /// count. It needs [`FeatureLevel::StreamSteering`]. 0 counts as 1. `None` means no limit.
+    /// Default: `None`.
+    pub max_best_effort_receive_rate: Option<u64>,
     /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
     /// `None`.
     pub receive_core: Option<usize>,
@@ -117,6 +129,7 @@ impl Default for RioConfig {
             default_core: 0,
             has_kernel_priorities: false,
             max_best_effort_send_rate: None,
+            max_best_effort_receive_rate: None,
             receive_core: None,
             journal_folder: PathBuf::from(JOURNAL_FOLDER),
             admission: None,
@@ -211,6 +224,13 @@ impl RioConfig {
         self
     }
 
+    /// Sets [`max_best_effort_receive_rate`](field@Self::max_best_effort_receive_rate).
+    #[must_use]
+    pub fn max_best_effort_receive_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.max_best_effort_receive_rate = bytes_per_second;
+        self
+    }
+
     /// Sets [`receive_core`](field@Self::receive_core).
     #[must_use]
     pub fn receive_core(mut self, core: Option<usize>) -> Self {
@@ -278,6 +298,18 @@ impl RioConfig {
         core.unwrap_or(self.default_core)
     }
 
+    pub(crate) fn best_effort_ceiling(&self) -> Option<ByteRate> {
+        let rate = self.max_best_effort_receive_rate?;
+        Some(ByteRate::new(NonZeroU64::new(rate).unwrap_or(NonZeroU64::MIN), BEST_EFFORT_BURST))
+    }
+
+    /// Returns the number of receive queues that the interface has now, at least 1 and at most as
+    /// many as the tables have.
+    pub(crate) fn receive_queue_count(&self) -> u32 {
+        let queues = self.interface.as_ref().and_then(|name| receive_queues(name).ok());
+        queues.unwrap_or(1).clamp(1, QUEUES.into())
+    }
+
     pub(crate) fn ring_sizes(&self) -> RingSizes {
         let frames = self.ring_frames.clamp(1, MAX_RING_FRAMES).next_power_of_two();
         RingSizes { streams: self.max_packet_streams, frames }
@@ -299,12 +331,12 @@ impl RioConfig {
             // The kernel may merge segments, up to the largest IP packet.
             max_packet_size: 65_535,
         };
-        let with_rings = |name: &String| {
-            let queues = receive_queues(name).ok().and_then(|queues| u16::try_from(queues).ok());
-            StreamBuffers { receive_queue_count: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
+        let with_rings = || {
+            let receive_queue_count = u16::try_from(self.receive_queue_count()).unwrap_or(QUEUES);
+            StreamBuffers { receive_queue_count, ..buffers }.memory_bound().ok()
         };
-        let has_rings = matches!(class, IoClass::GuaranteedPackets { .. });
-        let of_rings = interface.filter(|_| has_rings).and_then(with_rings);
+        let has_rings = interface.is_some() && matches!(class, IoClass::GuaranteedPackets { .. });
+        let of_rings = if has_rings { with_rings() } else { None };
         of_rings.unwrap_or_else(|| buffers.memory_bound_without_rings())
     }
 }

@@ -16,7 +16,8 @@ use crate::frame::ConnectionKey;
 use crate::packet_rings::{PacketRings, RingSizes};
 use crate::protocol_thread::{PacketCounts, ProtocolThread, ThreadSettings};
 use crate::steering::{
-    Delivery, LoadedSteeringProgram, PortRule, SteeringError, StreamCounts, StreamDelivery, StreamId, TableSizes,
+    ByteRate, Delivery, LoadedSteeringProgram, PacketRate, PortRule, SteeringError, StreamCounts, StreamDelivery,
+    StreamId, TableSizes,
 };
 
 /// Number of streams in the tables, including best effort.
@@ -116,24 +117,32 @@ impl InterfaceSteering {
                 receive_context_frames: in_context,
                 queued_frames: queued,
                 undeliverable_frames: missed,
+                dropped_frames: dropped,
             } = self.program.counts(stream)?;
             total.receive_context_frames += in_context;
             total.queued_frames += queued;
             total.undeliverable_frames += missed;
+            total.dropped_frames += dropped;
         }
         Ok(total)
     }
 
-    /// Adds a stream whose frames a kernel thread on `core` processes. The returned text is the
-    /// reason why the kernel thread does not have `scheduling`.
+    /// Adds a stream whose frames a kernel thread on `core` processes, except those that the
+    /// receive context processes at up to `receive_context_rate`. The returned text is the reason
+    /// why the kernel thread does not have `scheduling`.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
         core: u32,
         scheduling: Option<Scheduling>,
         queue_frames: u32,
+        receive_context_rate: Option<PacketRate>,
     ) -> Result<(SteeredStream, Option<String>), SteeringError> {
         let id = self.unused_streams.lock().pop();
-        let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
+        let full = || {
+            let text = format!("the steering tables have {STREAMS} streams");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        };
+        let id = id.ok_or_else(full)?;
         let earlier = StreamCounts::default();
         let process = process::id();
         let mut opened = SteeredStream { steering: Arc::clone(self), id, core, is_for_rings: false, earlier, process };
@@ -146,7 +155,8 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
+        let delivery = Delivery::Thread;
+        self.program.set_delivery(id, StreamDelivery { delivery, max_receive_context_rate: receive_context_rate })?;
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
@@ -158,6 +168,11 @@ impl InterfaceSteering {
             self.program.set_processor(id, queue, core)?;
         }
         self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
+    }
+
+    /// Drops the frames that belong to no stream above `ceiling`.
+    pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
+        self.program.set_best_effort_ceiling(Some(ceiling))
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
@@ -296,12 +311,13 @@ impl SteeredStream {
 
     /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } =
-            self.steering.counts(self.id)?;
+        let (counts, earlier) = (self.steering.counts(self.id)?, self.earlier);
+        let since = |count: fn(&StreamCounts) -> u64| count(&counts).saturating_sub(count(&earlier));
         Ok(StreamCounts {
-            receive_context_frames: in_context.saturating_sub(self.earlier.receive_context_frames),
-            queued_frames: queued.saturating_sub(self.earlier.queued_frames),
-            undeliverable_frames: missed.saturating_sub(self.earlier.undeliverable_frames),
+            receive_context_frames: since(|counts| counts.receive_context_frames),
+            queued_frames: since(|counts| counts.queued_frames),
+            undeliverable_frames: since(|counts| counts.undeliverable_frames),
+            dropped_frames: since(|counts| counts.dropped_frames),
         })
     }
 
@@ -414,12 +430,12 @@ mod tests {
             return println!("not run: the process does not see the kernel's threads");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64).unwrap();
+        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64, None).unwrap();
         assert_eq!(lack, None);
         let name = steering.program.thread_name(stream.id, 0).unwrap();
         let thread = thread::find_kernel_thread(&name).unwrap().unwrap();
         assert_eq!(thread::scheduling(Some(thread)).unwrap(), Scheduling::Fifo(3));
-        let (other, lack) = steering.open_stream(0, None, 64).unwrap();
+        let (other, lack) = steering.open_stream(0, None, 64, None).unwrap();
         assert_eq!((other.id, lack), (StreamId(2), None));
         let other = thread::find_kernel_thread(&steering.program.thread_name(other.id, 0).unwrap()).unwrap();
         assert_eq!(thread::scheduling(other).unwrap(), Scheduling::Other);
@@ -438,7 +454,7 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let (stream, _) = steering.open_stream(0, None, 64, None).unwrap();
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
         steering.program().test_run(&crate::frame::build::tcp(ends.0, ends.1, 0, 0), 3).unwrap();
@@ -451,7 +467,7 @@ mod tests {
         drop(port);
         assert_eq!(steering.ports.lock().get(&6), None);
         drop(stream);
-        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let (stream, _) = steering.open_stream(0, None, 64, None).unwrap();
         assert_eq!((stream.id, stream.counts().unwrap()), (StreamId(1), StreamCounts::default()));
         assert_eq!(steering.total_counts().unwrap().queued_frames, 3);
     }
@@ -462,7 +478,7 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64).unwrap());
+        let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64, None).unwrap());
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let queued = |stream: &SteeredStream| stream.counts().unwrap().queued_frames;
         let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 0);

@@ -17,6 +17,7 @@ use crate::feature_level::{
 };
 use crate::interface_steering::InterfaceSteering;
 use crate::kernel_priorities::{KernelPriorities, PrioritizedStream};
+use crate::stream_steering::TableAttempt;
 
 pub(crate) fn capabilities() -> Capabilities {
     // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
@@ -63,7 +64,7 @@ impl State {
     }
 }
 
-pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
+pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>, TableAttempt) + Send + Sync>;
 
 /// Lists the open streams. Called with the lock of [`LevelControl::follow_streams`] only.
 pub(crate) type ListStreams = Box<dyn Fn() -> Vec<PrioritizedStream> + Send + Sync>;
@@ -267,11 +268,11 @@ impl LevelControl {
             FeatureAction::Probe => {
                 // Streams may have ended.
                 self.follow_streams();
-                // The streams open the TUN device and their rings again.
-                self.steering()
-                    .iter()
-                    .filter(|steering| steering.close_broken_rings())
-                    .for_each(|steering| (self.fill_tables)(steering));
+                // The streams open the TUN device and their rings again, and try what was refused.
+                for steering in self.steering().iter().filter(|steering| steering.is_attached()) {
+                    let attempt = if steering.close_broken_rings() { TableAttempt::Now } else { TableAttempt::IfDue };
+                    (self.fill_tables)(steering, attempt);
+                }
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),
@@ -297,7 +298,7 @@ impl LevelControl {
         let done = match step {
             FeatureStep::SocketOptions => Ok(()),
             FeatureStep::ConnectionTable => {
-                self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
+                self.steering().iter().for_each(|steering| (self.fill_tables)(steering, TableAttempt::Now));
                 Ok(())
             }
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses => {
@@ -374,6 +375,9 @@ impl LevelControl {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
             }
+            if let Some(ceiling) = self.config.best_effort_ceiling() {
+                steering.set_best_effort_ceiling(ceiling).map_err(|error| error.to_string())?;
+            }
             self.state.lock().steering = Some(Arc::new(steering));
         }
         Ok(())
@@ -419,7 +423,7 @@ mod tests {
     #[test]
     fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
         let config = RioConfig::for_interface("no-such-if").max_level(FeatureLevel::KernelPriorities);
-        let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
+        let control = LevelControl::new(config, Box::new(|_, _| {}), Box::new(Vec::new));
         for _ in 0..2 {
             let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();
             control.do_priorities_step(FeatureStep::TransmitClasses).unwrap_err();
@@ -431,8 +435,11 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
     fn an_ending_orb_waits_for_its_own_thread_only() {
-        let control =
-            Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {}), Box::new(Vec::new)));
+        let control = Arc::new(LevelControl::new(
+            RioConfig::for_interface("no-such-if"),
+            Box::new(|_, _| {}),
+            Box::new(Vec::new),
+        ));
         for round in 0..300 {
             control.attach_orb();
             let barrier = Arc::new(std::sync::Barrier::new(2));

@@ -92,7 +92,8 @@ impl PacketRings {
     pub(crate) fn open_receivers(&self, open: usize) -> io::Result<Vec<XdpReceiver>> {
         let most = self.sizes.streams;
         if usize::try_from(most).is_ok_and(|most| open >= most) {
-            return Err(io::Error::other(format!("{most} streams have rings (RioConfig::max_packet_streams)")));
+            let text = format!("{most} streams have rings (RioConfig::max_packet_streams)");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         self.queues.iter().map(|queue| XdpReceiver::open(queue, self.sizes.frames)).collect()
     }

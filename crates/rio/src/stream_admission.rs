@@ -1,6 +1,7 @@
 //! The streams of a transport as requests for admission.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use corelane_net::{IoClass, IoProperties};
@@ -13,6 +14,7 @@ use crate::admission::{
 };
 use crate::budget::{Budget, BudgetServerKind};
 use crate::config::RioConfig;
+use crate::rate::PacketRate;
 
 /// Bytes of headers in each packet: IPv6 40, TCP 20, timestamps 12 (RFC 7323).
 const HEADER_BYTES: u32 = 72;
@@ -21,8 +23,10 @@ const HEADER_BYTES: u32 = 72;
 ///
 /// A stream with the class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a task: its
 /// period and its deadline are the period of the class, its execution time is the time for the
-/// packets of a period. Each packet of a budget in packets counts as full. A stream with the class
-/// [`IoClass::Priority`] has no bound and is not admitted.
+/// packets of a period. Each packet of a budget in packets counts as full. The packets of a stream
+/// with the class [`IoClass::LowLatency`] interrupt all tasks of the core on which the interface
+/// receives: [`RioConfig::receive_core`], or without it the core of the lane. A stream with the
+/// class [`IoClass::Priority`] has no bound and is not admitted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamAdmission {
@@ -82,7 +86,7 @@ pub struct StreamNotAdmitted {
     /// The largest number of bytes in each period with which the stream would be admitted now.
     /// `None` if no number would be admitted, or if the stream has no budget in bytes.
     pub admissible_bytes: Option<u32>,
-    /// As `admissible_bytes`, for a stream with a budget in packets.
+    /// As `admissible_bytes`, for a stream with a budget in packets or a cap in packets.
     pub admissible_packets: Option<u32>,
 }
 
@@ -150,6 +154,10 @@ impl AdmittedStreams {
                         let fits = |packets| fits(IoClass::GuaranteedPackets { packets, period });
                         admissible_packets = largest_fitting(packets, fits);
                     }
+                    IoClass::LowLatency { packets, period } => {
+                        let fits = |packets| fits(IoClass::LowLatency { packets, period });
+                        admissible_packets = largest_fitting(packets, fits);
+                    }
                     _ => {}
                 }
                 Err(StreamNotAdmitted { stream, bound, admissible_bytes, admissible_packets })
@@ -172,11 +180,19 @@ impl AdmittedStreams {
                 let budget = Budget::of_packets(packets, period);
                 StreamLoad::Periodic { budget, deadline: period, service: BudgetServerKind::Deferrable }
             }
+            IoClass::LowLatency { packets, period } => {
+                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
+                // Each receive queue has a cap of its own.
+                let packets = packets.max(1).saturating_mul(transport.receive_queue_count());
+                StreamLoad::Capped(PacketRate::of_period(NonZeroU32::MIN.saturating_add(packets - 1), period))
+            }
             _ => StreamLoad::Unbounded,
         };
+        let receive_core = transport.receive_core.and_then(|core| u32::try_from(core).ok());
+        let receive_core = receive_core.filter(|_| matches!(load, StreamLoad::Capped(_)));
         StreamRequest {
             stream,
-            core: transport.core_of(io),
+            core: receive_core.unwrap_or_else(|| transport.core_of(io)),
             // Threads without a fixed priority run below all others.
             priority: io.native_priority.unwrap_or(0),
             load,
@@ -260,6 +276,28 @@ mod tests {
         assert!(admitted.admit(1, &io(most + 1), &transport).is_err());
         let _first = admitted.admit(1, &io(most), &transport).unwrap();
         assert_eq!(admitted.admit(2, &io(most), &transport).unwrap_err().admissible_packets, None);
+    }
+
+    #[test]
+    fn low_latency_packets_interrupt_the_streams_of_the_receive_core() {
+        let admitted = AdmittedStreams::new(StreamAdmission::new(StreamResources::new(10_000_000_000, COST)));
+        let low_latency = |packets| {
+            let class = IoClass::LowLatency { packets, period: Duration::from_millis(10) };
+            IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
+        };
+        let receive_core = RioConfig::default().receive_core(Some(1));
+        let here = RioConfig::default();
+        // A packet costs 6 us, and 900 of 1,000 thousandths of the core are free: 1,500 packets.
+        let refusal = admitted.admit(1, &low_latency(2_000), &here).unwrap_err();
+        assert!(matches!(refusal.bound, ViolatedBound::Processor { core: 0, .. }), "{refusal}");
+        assert_eq!((refusal.admissible_bytes, refusal.admissible_packets), (None, Some(1_500)));
+        let first = admitted.admit(1, &low_latency(1_400), &here).unwrap();
+        let refusal = admitted.admit(2, &guaranteed(200_000, 10, 90), &here).unwrap_err();
+        assert!(matches!(refusal.bound, ViolatedBound::ResponseTime { .. }), "{refusal}");
+        admitted.admit(3, &low_latency(1_400), &here).unwrap_err();
+        let _third = admitted.admit(3, &low_latency(1_400), &receive_core).unwrap();
+        drop(first);
+        let _second = admitted.admit(2, &guaranteed(200_000, 10, 90), &here).unwrap();
     }
 
     #[test]

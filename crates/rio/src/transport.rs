@@ -1,9 +1,11 @@
 //! [`RioTransport`]: TCP connections that belong to streams with a service class.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use corelane_net::{
     ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, TcpTransport, Transport,
@@ -24,9 +26,9 @@ use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::status::{StatusServer, StatusText};
-use crate::steering::{StreamCounts, StreamId};
+use crate::steering::{PacketRate, StreamCounts, StreamId};
 use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
-use crate::stream_steering::{SteeringMember, StreamSteering};
+use crate::stream_steering::{SteeringMember, StreamSteering, TableAttempt};
 use crate::transmit_classes::class_of_stream;
 use crate::turns::BudgetCounts;
 
@@ -38,8 +40,8 @@ const STREAM_PRIORITY: u32 = 6;
 /// list of an ORB's transports.
 ///
 /// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
-/// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
-/// each of its addresses. A client's connections with equal class, priority and cores are one
+/// [`IoClass::Priority`], [`IoClass::LowLatency`], [`IoClass::Guaranteed`] or
+/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections with equal class, priority and cores are one
 /// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
@@ -147,6 +149,7 @@ impl StreamStatus {
             match self.io_properties.class {
                 IoClass::Guaranteed { .. } => "guaranteed",
                 IoClass::GuaranteedPackets { .. } => "guaranteed packets",
+                IoClass::LowLatency { .. } => "low latency",
                 _ => "priority",
             },
         );
@@ -175,6 +178,10 @@ impl StreamStatus {
             text.add("lost_frames", counts.lost);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
+        if let (IoClass::LowLatency { packets, period }, Some(_)) = (self.io_properties.class, self.frame_counts) {
+            text.add("period_ns", period.as_nanos());
+            text.add("cap_packets", packets);
+        }
         if let Some(frames) = self.frame_counts {
             text.add("frames_queued", frames.queued_frames);
             text.add("frames_missed", frames.undeliverable_frames);
@@ -200,8 +207,8 @@ impl RioTransport {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
         // Adds the streams that were opened at a lower level to the tables.
-        let attach = move |steering: &Arc<InterfaceSteering>| {
-            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
+        let attach = move |steering: &Arc<InterfaceSteering>, attempt| {
+            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering, attempt));
         };
         let listed = Arc::clone(&streams);
         let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
@@ -263,8 +270,9 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the frames that
-    /// the receive context processes. `None` if the steering program was never loaded, or if its
+    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
+    /// frames that the receive context processes, `dropped_frames` those above
+    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never loaded, or if its
     /// counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
@@ -284,10 +292,15 @@ impl RioTransport {
         let name = format!("rio/s{number}");
         let packets = match io.class {
             IoClass::GuaranteedPackets { packets, period } => {
-                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
-                let budget = Budget::of_packets(packets, period);
-                budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-                Some((budget, ThreadSettings { name: name.clone(), scheduling, cores: io.cores }))
+                let thread = ThreadSettings { name: name.clone(), scheduling, cores: io.cores };
+                Some((packet_budget(packets, period)?, thread))
+            }
+            _ => None,
+        };
+        let receive_context_rate = match io.class {
+            IoClass::LowLatency { packets, period } => {
+                let Budget { period, .. } = packet_budget(packets, period)?;
+                NonZeroU32::new(packets).map(|packets| PacketRate::of_period(packets, period))
             }
             _ => None,
         };
@@ -306,7 +319,13 @@ impl RioTransport {
             io: *io,
             is_of_listener,
             budget,
-            steering: StreamSteering::new(core, scheduling, self.config.thread_queue_frames, packets),
+            steering: StreamSteering::new(
+                core,
+                scheduling,
+                self.config.thread_queue_frames,
+                receive_context_rate,
+                packets,
+            ),
             connections: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             max_connections: self.config.max_connections,
@@ -321,7 +340,7 @@ impl RioTransport {
         self.levels.follow_streams();
         // If the tables are made after this look-up, the level control finds the stream in the
         // list.
-        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
+        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering, TableAttempt::Now));
         Ok(stream)
     }
 
@@ -346,6 +365,16 @@ impl RioTransport {
             None => self.open_stream(io, false),
         }
     }
+}
+
+/// Returns the budget of `packets` packets in each period.
+///
+/// # Errors
+/// `InvalidInput` if there are no packets, or if the period is out of range.
+fn packet_budget(packets: u32, period: Duration) -> io::Result<Budget> {
+    let budget = Budget::of_packets(packets, Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX));
+    budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(budget)
 }
 
 fn limit_text(levels: &LevelControl) -> String {
@@ -373,6 +402,7 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued_frames);
         text.add("best_effort_frames_in_receive_context", frames.undeliverable_frames);
+        text.add("best_effort_frames_dropped", frames.dropped_frames);
     }
     statuses(streams).iter().for_each(|stream| stream.write(&mut text));
     text
@@ -658,6 +688,10 @@ impl Listener for RioListener {
     }
 }
 
+#[cfg(test)]
+mod ceiling_tests;
+#[cfg(test)]
+mod low_latency_tests;
 #[cfg(test)]
 mod packet_tests;
 #[cfg(test)]

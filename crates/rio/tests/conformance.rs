@@ -51,9 +51,10 @@ impl Transport for InClass {
     }
 }
 
-const CLASSES: [IoClass; 4] = [
+const CLASSES: [IoClass; 5] = [
     IoClass::BestEffort,
     IoClass::Priority,
+    IoClass::LowLatency { packets: 10, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 400_000, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 3_000, period: Duration::from_micros(100) },
 ];

@@ -113,6 +113,18 @@ impl<'r> Interpreter<'r> {
                 let value = self.load(width(code)?, from, offset)?;
                 self.set(destination, value)?;
             }
+            opcode::CLASS_STORE if code & opcode::MODE_MASK == opcode::MODE_ATOMIC => {
+                let addend = self.scalar(instruction.source)?;
+                let base = self.register(destination)?;
+                if code & opcode::WIDTH_MASK != opcode::WIDTH_MASK || instruction.immediate != 0 {
+                    return Err(fault("unknown atomic operation"));
+                }
+                if !matches!(base, RegisterValue::Entry { .. }) {
+                    return Err(fault("adds atomically to no entry"));
+                }
+                let sum = little(&self.read(base, offset, Width::Double.bytes())?).wrapping_add(addend);
+                self.store(Width::Double, base, offset, sum)?;
+            }
             opcode::CLASS_STORE => {
                 let value = self.scalar(instruction.source)?;
                 self.store(width(code)?, self.register(destination)?, offset, value)?;

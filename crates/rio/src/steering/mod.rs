@@ -11,8 +11,9 @@
 //! ```text
 //! frame ─► parse ─► TCP? ─► port table ─► connection table ─► stream ─► cap of the receive context ─► in context
 //!            │        │no       │none          │none             │            └ over the cap ─► ring or kernel thread
-//!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ring or kernel thread
-//!           pass: the kernel continues in the receive context                  └ none ─► pass
+//!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ceiling ─► ring or kernel thread
+//!           pass: the kernel continues in the receive context                  │          └ none ─► pass
+//!                                                                              └ over it ─► drop
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
@@ -33,7 +34,7 @@ use std::fmt;
 
 use corelane_sys::bpf::MapSymbol;
 
-pub use crate::rate::PacketRate;
+pub use crate::rate::{ByteRate, PacketRate};
 pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
 pub use tables::{FrameClassification, SteeringDecision, SteeringTables};
@@ -163,11 +164,27 @@ pub struct StreamCounts {
     /// stream has none for their receive queue, or because they are too long for a ring. They went
     /// to best effort, and frames of best effort itself to the receive context.
     pub undeliverable_frames: u64,
+    /// Frames above the ceiling of best effort, which were dropped. They count in no other number
+    /// of best effort.
+    pub dropped_frames: u64,
 }
 
 impl StreamCounts {
     /// Size in bytes of the counts in the kernel's table.
-    const SIZE: usize = 24;
+    const SIZE: usize = 32;
+}
+
+/// Size in bytes of the ceiling of best effort in the kernel's table.
+const CEILING_SIZE: usize = 24;
+
+/// Returns the ceiling of best effort for the kernel's table: state (8 bytes), cost of a byte (8),
+/// tolerance (8). Cost 0 means no ceiling.
+fn encode_ceiling(ceiling: Option<ByteRate>) -> [u8; CEILING_SIZE] {
+    let (cost, tolerance) = ceiling.map_or((0, 0), |rate| (rate.byte_cost(), rate.tolerance()));
+    let mut bytes = [0; CEILING_SIZE];
+    let fields = [0; 8].into_iter().chain(cost.to_ne_bytes()).chain(tolerance.to_ne_bytes());
+    bytes.iter_mut().zip(fields).for_each(|(into, byte)| *into = byte);
+    bytes
 }
 
 /// The reason why the steering tables refuse a change.
@@ -209,4 +226,6 @@ mod symbol {
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
     /// The connections over IPv4, with short keys. [`CONNECTIONS`] has those over IPv6.
     pub(super) const IPV4_CONNECTIONS: MapSymbol = MapSymbol(8);
+    /// The ceiling of best effort, for all receive queues together.
+    pub(super) const CEILING: MapSymbol = MapSymbol(9);
 }

@@ -29,7 +29,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 }
 
 /// Sends until a send would block. Returns the number of sent bytes.
-fn fill(stream: &dyn Stream) -> usize {
+pub(super) fn fill(stream: &dyn Stream) -> usize {
     let mut sent = 0;
     while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], WaitLimit::Now) {
         sent += count;
@@ -38,7 +38,7 @@ fn fill(stream: &dyn Stream) -> usize {
 }
 
 /// Reads until a read would block. Returns the number of received bytes.
-fn drain(stream: &dyn Stream) -> usize {
+pub(super) fn drain(stream: &dyn Stream) -> usize {
     let (mut received, mut buffer) = (0, [0; 777]);
     while let Ok(count) = stream.recv(&mut buffer, WaitLimit::Now) {
         received += count;
@@ -343,11 +343,20 @@ fn advisory_admission_opens_what_does_not_fit_and_says_so() {
 }
 
 #[test]
-fn a_class_without_bytes_or_period_is_refused() {
+fn a_class_without_amount_or_period_is_refused() {
     let transport = transport();
     for (bytes, period) in [(0, PERIOD), (1, Duration::ZERO), (1, Duration::from_secs(4_000))] {
-        let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..GUARANTEED };
-        assert_eq!(transport.listen_with_io_properties(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let packets = bytes;
+        let classes = [
+            IoClass::Guaranteed { bytes, period },
+            IoClass::GuaranteedPackets { packets, period },
+            IoClass::LowLatency { packets, period },
+        ];
+        for class in classes {
+            let io = IoProperties { class, ..GUARANTEED };
+            let refusal = transport.listen_with_io_properties(&local(), &io).unwrap_err();
+            assert_eq!(refusal.kind(), io::ErrorKind::InvalidInput);
+        }
     }
 }
 
@@ -420,7 +429,11 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
 fn sockets_have_the_options_of_their_class() {
     let transport = RioTransport::new(RioConfig::default().best_effort_pacing_rate(Some(1_000_000)));
     let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
-    for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
+    let class = IoClass::LowLatency { packets: 10, period: PERIOD };
+    let low_latency = IoProperties { class, ..GUARANTEED };
+    let of_stream = (6, 16_384, u32::MAX);
+    let of_best_effort = (IoProperties::default(), (0, u32::MAX, 1_000_000));
+    for (io, expected) in [(priority, of_stream), (low_latency, of_stream), of_best_effort] {
         let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let properties = ConnectionProperties::default();
         let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();
