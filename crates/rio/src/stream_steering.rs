@@ -1,5 +1,4 @@
-//! The frames of a stream: its entry in the steering tables, with those of its port and its
-//! connections.
+//! The entries of a stream, of its port and of its connections in the steering tables.
 //!
 //! A stream can be open before the tables exist, for example while the link of the interface is
 //! down. [`StreamSteering::attach`] then adds the stream with its port and connections.
@@ -110,8 +109,8 @@ impl StreamSteering {
         Arc::new(Self { core, scheduling, queue_frames, receive_context_rate, packets, state })
     }
 
-    /// Adds the entries that the tables lack, and opens missing rings. Has no effect if nothing is
-    /// missing, or if another thread adds the entries now.
+    /// Adds the entries that the tables lack, and opens missing rings. Entries that another thread
+    /// adds now are left to that thread.
     pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>, attempt: TableAttempt) {
         if attempt == TableAttempt::IfDue && !self.is_due(Monotonic::now().as_nanos()) {
             return;
@@ -197,8 +196,8 @@ impl StreamSteering {
         self.place()?.packet_counts()
     }
 
-    /// Returns the place of the stream for calls without the lock, because the kernel may need a
-    /// moment to open rings.
+    /// Returns the place of the stream, for calls without the lock: the kernel may need a moment to
+    /// open rings.
     fn place(&self) -> Option<StreamPlace> {
         self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
@@ -224,7 +223,8 @@ pub(crate) struct SteeringMember {
 
 impl Drop for SteeringMember {
     fn drop(&mut self) {
-        // In a forked child, the lock may be held for a thread that only the parent process has.
+        // In a forked child, the lock may be held for a thread that only the parent process has, so
+        // the child does not take it.
         if self.process == process::id() {
             let member = self.steering.state.lock().members.remove(&self.number);
             drop(member);

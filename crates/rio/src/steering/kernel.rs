@@ -219,8 +219,8 @@ impl LoadedSteeringProgram {
     }
 
     /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
-    /// The thread runs in the ordinary class until its priority is set. It replaces the stream's
-    /// earlier thread on this processor, whose priority is lost.
+    /// The thread has the ordinary scheduling class until the caller sets a priority. It replaces
+    /// the stream's earlier thread on this processor, and does not get that thread's priority.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the thread, for example
@@ -240,7 +240,7 @@ impl LoadedSteeringProgram {
     }
 
     /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
-    /// if the stream has no thread there.
+    /// if the stream has no thread on the processor.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
@@ -407,7 +407,8 @@ mod tests {
         let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // The lowest possible cap is one packet a second.
+        // With one packet a second, the kernel grants few packets beyond the burst while the test
+        // runs.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
         kernel
             .set_stream(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })

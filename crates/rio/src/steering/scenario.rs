@@ -28,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
     pub(crate) ports: Vec<(u16, PortRule)>,
     pub(crate) streams: Vec<(StreamId, StreamDelivery)>,
-    /// Streams, queues and processors of kernel threads.
+    /// The kernel threads: stream, receive queue and processor.
     pub(crate) threads: Vec<(StreamId, u32, u32)>,
     pub(crate) arrivals: Vec<Arrival>,
 }

@@ -122,7 +122,7 @@ impl SteeringTables {
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
         let most = self.table_sizes.max_connections;
-        // Each IP version has a table.
+        // In the kernel, each IP version has a connection table of its own.
         let is_ipv4 = key.ipv4_bytes().is_some();
         let of_version = self.connections.keys().filter(|other| other.ipv4_bytes().is_some() == is_ipv4);
         let is_full = of_version.count() >= usize::try_from(most).unwrap_or(usize::MAX);
