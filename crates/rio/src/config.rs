@@ -26,8 +26,8 @@ const MAX_RING_FRAMES: u32 = 32_768;
 /// Bytes of a full segment over IPv4 at an MTU of 1,500, with timestamps.
 const PACKET_PAYLOAD: u32 = 1_448;
 
-/// Time whose bytes best effort may receive at once below its ceiling. TCP needs some: it sends
-/// several packets before it learns of a loss.
+/// Time in nanoseconds. Best effort may receive the bytes of this time at once after a pause. TCP
+/// needs such a burst: a sender learns of a loss only after several packets.
 const BEST_EFFORT_BURST: Nanos = 20_000_000;
 
 /// Default of [`RioConfig::journal_folder`].

@@ -172,7 +172,7 @@ impl InterfaceSteering {
         self.program.set_stream(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
     }
 
-    /// Drops the frames that belong to no stream above `ceiling`.
+    /// Makes the program drop frames that belong to no stream, if they are above `ceiling`.
     pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
         self.program.set_best_effort_ceiling(Some(ceiling))
     }

@@ -73,8 +73,9 @@ impl PacketRate {
 
 /// A maximum rate in bytes per second, with a burst.
 ///
-/// In any time span `t` the cap grants at most the bytes of the time `t + tolerance`, and one
-/// frame. The XDP program implements the same algorithm.
+/// In any time span `t` the cap grants at most the bytes of the time `t + tolerance` and one frame
+/// more. In the XDP program, which implements the same algorithm, each processor that checks a
+/// frame at the same moment can grant one frame more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRate {
     byte_cost: u64,
@@ -104,7 +105,8 @@ impl ByteRate {
     }
 
     /// Returns true if a frame of `bytes` bytes that arrives at `now` is granted. `state` is the
-    /// time at which the next frame is due, at first 0. Each granted frame advances it.
+    /// time at which the next frame is due, at first 0. Each granted frame advances `state` by its
+    /// time.
     pub fn grants_frame(&self, state: &mut Nanos, bytes: u64, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {

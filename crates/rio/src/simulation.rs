@@ -409,14 +409,14 @@ fn best_effort_stays_below_its_ceiling() {
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
-/// Six connections of best effort send as much as they can. Their receiver has room for 500 packets
-/// in 10 ms.
+/// Six connections of best effort send as much as they can. The core can process 500 packets in 10
+/// ms.
 #[test]
 fn best_effort_above_its_ceiling_is_dropped_and_its_connections_share_the_ceiling() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
     let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
     let frame = u64::try_from(build::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 1).into(), 0, PAYLOAD).len());
-    // 200 packets in 10 ms, and 100 at once.
+    // The ceiling is 200 packets in 10 ms, with 100 packets at once after a pause.
     let ceiling = ByteRate::new(NonZeroU64::new(frame.unwrap() * 20_000).unwrap(), 5 * MS);
     simulation.steering.set_best_effort_ceiling(Some(ceiling));
     let others = [0; 6].map(|_| simulation.connect(0, u64::MAX, true));

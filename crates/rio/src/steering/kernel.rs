@@ -199,8 +199,8 @@ impl LoadedSteeringProgram {
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &entry.encode())?)
     }
 
-    /// Sets or removes the maximum rate of all frames of best effort together. Frames above it are
-    /// dropped.
+    /// Sets or removes the ceiling of best effort: the maximum rate of all its frames together. The
+    /// program drops frames above the ceiling.
     ///
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the change.
@@ -339,7 +339,8 @@ mod tests {
     }
 
     /// Loads the tables of a scenario into the kernel, without rings, caps and ceiling. No AF_XDP
-    /// socket exists for a ring, and caps would depend on the kernel's clock.
+    /// socket exists for a ring, and the decisions of caps and ceiling would depend on the kernel's
+    /// clock.
     fn load(scenario: &mut Scenario) -> LoadedSteeringProgram {
         let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
@@ -428,13 +429,14 @@ mod tests {
         }
         let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // A frame takes 54 seconds, and 19 frames can be early.
+        // At the rate of the ceiling, a frame of 54 bytes takes 54 seconds. After the first frame,
+        // 19 frames may come early.
         let ceiling = ByteRate::new(NonZeroU64::MIN, 19 * 54_000_000_000);
         kernel.set_best_effort_ceiling(Some(ceiling)).unwrap();
         kernel.program().test_run(&frame, 100).unwrap();
         let counts = kernel.counts(StreamId::BEST_EFFORT).unwrap();
         assert_eq!(counts.undeliverable_frames + counts.dropped_frames, 100);
-        // The frames themselves may take time.
+        // If the machine pauses, there is time for one or two frames more.
         assert!((20..=22).contains(&counts.undeliverable_frames), "{counts:?}");
         kernel.set_best_effort_ceiling(None).unwrap();
         kernel.program().test_run(&frame, 100).unwrap();

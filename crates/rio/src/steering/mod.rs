@@ -167,8 +167,8 @@ pub struct StreamCounts {
     /// long for a ring. Such a frame is best effort; a frame of best effort itself goes to the
     /// receive context.
     pub undeliverable_frames: u64,
-    /// Frames above the ceiling of best effort, which were dropped. They count in no other number
-    /// of best effort.
+    /// Frames above the ceiling of best effort, which were dropped. They count in no other field of
+    /// best effort's counts.
     pub dropped_frames: u64,
 }
 

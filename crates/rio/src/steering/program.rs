@@ -305,8 +305,8 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::GreaterOrEqual, R1, R0, due);
         self.asm.set(R1, R0).store(Width::Double, R7, ceiling::STATE, R1).bind(due);
         self.asm.compute(Arithmetic::Subtract, R1, R0).jump_if(Condition::Greater, R1, R2, drop);
-        // All receive queues share the state. At the ceiling, the additions of other processors
-        // are not lost.
+        // All receive queues share the state. The addition is atomic, so that at the ceiling no
+        // addition of another processor is lost.
         self.asm.add_atomically(R7, ceiling::STATE, R8).jump(within);
         self.asm.bind(drop);
         self.count(count::DROPPED);

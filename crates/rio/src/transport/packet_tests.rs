@@ -244,7 +244,8 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 } else {
                     transport.detach_orb();
                     assert_eq!(transport.streams()[0].packets, None);
-                    // Another test that starts a process has the device's descriptor for a moment.
+                    // If another test starts a process, the child keeps the device's descriptor
+                    // open for a moment.
                     wait_until(|| packets_of_tun().is_none());
                     exchange(&*client, &*server, 100_000);
                     transport.attach_orb();
