@@ -26,8 +26,8 @@ const STREAMS: u16 = 64;
 pub(crate) const QUEUES: u16 = 64;
 const MAX_CONNECTIONS: u32 = 4_096;
 
-/// The steering program with its tables, and its link to the interface. Dropping it detaches the
-/// program.
+/// The steering program with its tables, and its link to the interface. Dropping the value detaches
+/// the program.
 #[derive(Debug)]
 pub(crate) struct InterfaceSteering {
     program: LoadedSteeringProgram,
@@ -44,14 +44,15 @@ pub(crate) struct InterfaceSteering {
 /// The rings of streams with a budget in packets.
 #[derive(Debug, Default)]
 struct Rings {
-    /// Dropped before `open`, because the threads hold receive queues of it.
+    /// Dropped before `open`, because the threads use the receive queues of `open`.
     threads: BTreeMap<StreamId, ProtocolThread>,
     /// `None` while no stream has rings.
     open: Option<PacketRings>,
 }
 
 /// For each entry of the connection table, the number of its connection. A new connection can have
-/// the addresses of a closed one whose entry has not been removed.
+/// the addresses of a closed one whose entry has not been removed. The end of the closed connection
+/// then leaves the entry, because the numbers differ.
 #[derive(Debug, Default)]
 struct ConnectionOwners {
     by_key: BTreeMap<ConnectionKey, u64>,
@@ -160,7 +161,8 @@ impl InterfaceSteering {
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
-    /// Makes a kernel thread of the ordinary class process the frames that belong to no stream.
+    /// Makes a kernel thread of the ordinary scheduling class process the frames that belong to no
+    /// stream.
     pub(crate) fn start_best_effort_thread(&self, core: u32, queue_frames: u32) -> Result<(), SteeringError> {
         let id = StreamId::BEST_EFFORT;
         self.program.start_thread(id, core, queue_frames)?;
@@ -170,7 +172,7 @@ impl InterfaceSteering {
         self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
     }
 
-    /// Drops the frames that belong to no stream above `ceiling`.
+    /// Makes the program drop frames that belong to no stream, if they are above `ceiling`.
     pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
         self.program.set_best_effort_ceiling(Some(ceiling))
     }
@@ -214,7 +216,8 @@ impl InterfaceSteering {
         rings.close_unused();
     }
 
-    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it did.
+    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it closed
+    /// them.
     pub(crate) fn close_broken_rings(&self) -> bool {
         let is_broken = self.rings.lock().threads.values().any(ProtocolThread::has_lost_device);
         if is_broken {
@@ -224,7 +227,7 @@ impl InterfaceSteering {
     }
 
     fn deliver_to_kernel_thread(&self, stream: StreamId) {
-        // After an error, the frames of the closed rings are missed, and so best effort.
+        // After an error, frames for the closed rings count as undeliverable and are best effort.
         let _ = self
             .program
             .set_delivery(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None });
@@ -265,12 +268,13 @@ pub(crate) struct SteeredStream {
     core: u32,
     /// True if the stream has a budget in packets.
     is_for_rings: bool,
-    /// Counts of earlier streams with this number.
+    /// Counts of earlier streams with the same number, which `counts` subtracts.
     earlier: StreamCounts,
     process: u32,
 }
 
-/// The place of a stream in the tables, which the stream has while its [`SteeredStream`] exists.
+/// The place of a stream in the tables, for calls without the lock that guards its
+/// [`SteeredStream`]. After the end of the [`SteeredStream`], another stream can get the place.
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     steering: Arc<InterfaceSteering>,
@@ -298,7 +302,7 @@ impl StreamPlace {
 }
 
 impl SteeredStream {
-    /// Lets the stream have rings.
+    /// Sets whether the stream can have rings.
     #[must_use]
     pub(crate) fn for_rings(mut self, is_for_rings: bool) -> Self {
         self.is_for_rings = is_for_rings;
@@ -321,19 +325,21 @@ impl SteeredStream {
         })
     }
 
-    /// Returns the stream's place.
     pub(crate) fn place(&self) -> StreamPlace {
         StreamPlace { steering: Arc::clone(&self.steering), id: self.id, core: self.core }
     }
 
-    /// Adds a connection of the stream. Returns `None` if the addresses have different IP versions.
+    /// Adds a connection of the stream. Returns `None`, and the connection stays best effort, if
+    /// the addresses have different IP versions, or if the stream can have rings and `local` is a
+    /// link-local IPv6 address.
     pub(crate) fn add_connection(
         &self,
         remote: SocketAddr,
         local: SocketAddr,
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
-        // A packet from a TUN device does not reach an address of another link.
+        // The kernel does not deliver a packet from a TUN device to a link-local address of another
+        // interface.
         let is_link_local = matches!(local.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
         if self.is_for_rings && is_link_local {
             return Ok(None);
@@ -360,7 +366,7 @@ impl Drop for SteeredStream {
         rings.threads.remove(&self.id);
         rings.close_unused();
         drop(rings);
-        // If a call fails, an entry remains that no connection uses.
+        // If a call fails, an entry or a thread remains that no connection uses.
         let _ = program.set_delivery(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);
         self.steering.unused_streams.lock().push(self.id);

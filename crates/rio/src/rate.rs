@@ -6,10 +6,10 @@ use corelane_sched::task::Nanos;
 
 /// A maximum packet rate with a burst (the generic cell rate algorithm of ITU-T I.371).
 ///
-/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. After
-/// a refused packet it grants none until a packet comes at least an interval after the previous
-/// one. So a granted packet rarely overtakes refused ones that still wait. The XDP program
-/// implements the same algorithm.
+/// In any time span `t` the cap grants at most `burst + t / interval` packets, rounded down. Unlike
+/// the generic algorithm, the cap also refuses each packet that comes less than an interval after a
+/// refused packet. So a granted packet rarely overtakes refused packets that still wait in a queue.
+/// The XDP program implements the cap in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRate {
     interval: Nanos,
@@ -25,8 +25,9 @@ impl PacketRate {
         Self::with_interval(interval, burst)
     }
 
-    /// Creates a cap of `packets` packets in each period, with up to `packets` packets at once
-    /// after a pause.
+    /// Creates a cap of one packet in each `packets`-th part of a period, with up to `packets`
+    /// packets at once after a pause. So at most twice `packets` packets are granted in any time
+    /// span of one period.
     #[must_use]
     pub fn of_period(packets: NonZeroU32, period: Nanos) -> Self {
         Self::with_interval(period.div_ceil(u64::from(packets.get())).max(1), packets)
@@ -56,8 +57,9 @@ impl PacketRate {
     }
 
     /// Returns true if a packet that arrives at `now` is granted. `state` is the time at which the
-    /// next packet is due, at first 0. Each granted packet advances it, and each refused packet
-    /// sets it so that a packet within the next interval is refused too.
+    /// next packet is due, at first 0. A granted packet sets `state` to one interval after `now`
+    /// or, if `state` is later, after `state`. A refused packet sets `state` so that a packet
+    /// within the next interval is refused too.
     pub fn grants_packet(&self, state: &mut Nanos, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {
@@ -71,8 +73,9 @@ impl PacketRate {
 
 /// A maximum rate in bytes per second, with a burst.
 ///
-/// In any time span `t` the cap grants at most the bytes of the time `t + tolerance`, and one
-/// frame. The XDP program implements the same algorithm.
+/// In any time span `t` the cap grants at most the bytes of the time `t + tolerance` and one frame
+/// more. In the XDP program, which implements the same algorithm, each processor that checks a
+/// frame at the same moment can grant one frame more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRate {
     byte_cost: u64,
@@ -102,7 +105,8 @@ impl ByteRate {
     }
 
     /// Returns true if a frame of `bytes` bytes that arrives at `now` is granted. `state` is the
-    /// time at which the next frame is due, at first 0. Each granted frame advances it.
+    /// time at which the next frame is due, at first 0. Each granted frame advances `state` by its
+    /// time.
     pub fn grants_frame(&self, state: &mut Nanos, bytes: u64, now: Nanos) -> bool {
         let due_at = (*state).max(now);
         if due_at - now > self.tolerance {

@@ -25,6 +25,7 @@ const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
 /// Processor time for one packet in nanoseconds.
 const COST: Nanos = 20 * US;
+/// Time without an acknowledgement after which a connection sends again.
 const RETRANSMISSION: Nanos = 60 * MS;
 /// Maximum number of segments in flight on a connection.
 const WINDOW: u64 = 32;
@@ -43,7 +44,7 @@ impl LinearCongruence {
 struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
-    /// Number of segments to send; `u64::MAX` means an endless stream.
+    /// Number of segments to send; `u64::MAX` means that the connection sends without end.
     total: u64,
     sent: u64,
     acknowledged: u64,
@@ -71,10 +72,10 @@ enum SimulatedArrival {
     Wake,
 }
 
-/// Parameters of the network: the number of frames lost in each thousand, and delays in
-/// nanoseconds.
+/// Parameters of the network. Delays are in nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Network {
+    /// Number of frames lost in each thousand.
     loss: u64,
     delay: Nanos,
     /// Maximum additional delay of a frame. Frames with different delays can overtake each other.
@@ -106,7 +107,8 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Creates a simulation. Streams from 1 on have the budgets `lanes`; stream 0 is best effort.
+    /// Creates a simulation. Stream 0 is best effort. The further streams are guaranteed and have
+    /// the budgets `lanes`.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
         let lanes: Vec<ServiceClass> = lanes.iter().map(|budget| ServiceClass::Guaranteed(*budget)).collect();
         Self::with_classes(seed, network, best_effort, &lanes)
@@ -407,14 +409,14 @@ fn best_effort_stays_below_its_ceiling() {
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
 }
 
-/// Six connections of best effort send as much as they can. Their receiver has room for 500 packets
-/// in 10 ms.
+/// Six connections of best effort send as much as they can. The core can process 500 packets in 10
+/// ms.
 #[test]
 fn best_effort_above_its_ceiling_is_dropped_and_its_connections_share_the_ceiling() {
     let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
     let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
     let frame = u64::try_from(build::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 1).into(), 0, PAYLOAD).len());
-    // 200 packets in 10 ms, and 100 at once.
+    // The ceiling is 200 packets in 10 ms, with 100 packets at once after a pause.
     let ceiling = ByteRate::new(NonZeroU64::new(frame.unwrap() * 20_000).unwrap(), 5 * MS);
     simulation.steering.set_best_effort_ceiling(Some(ceiling));
     let others = [0; 6].map(|_| simulation.connect(0, u64::MAX, true));

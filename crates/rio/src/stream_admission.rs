@@ -21,20 +21,21 @@ const HEADER_BYTES: u32 = 72;
 
 /// Admission of the streams of a transport ([`RioConfig::admission`]).
 ///
-/// A stream with the class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a task: its
-/// period and its deadline are the period of the class, its execution time is the time for the
-/// packets of a period. Each packet of a budget in packets counts as full. The packets of a stream
-/// with the class [`IoClass::LowLatency`] interrupt all tasks of the core on which the interface
-/// receives: [`RioConfig::receive_core`], or without it the core of the lane. A stream with the
-/// class [`IoClass::Priority`] has no bound and is not admitted.
+/// A stream with the service class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a
+/// task: its period and its deadline are the period of the budget, its execution time is the time
+/// for the packets of a period. Each packet of a budget in packets counts as full.
+///
+/// The packets of a stream with [`IoClass::LowLatency`] interrupt all tasks of one core:
+/// [`RioConfig::receive_core`] or, if it is `None`, the first core of the stream. A stream with
+/// [`IoClass::Priority`] has no bound and is not admitted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamAdmission {
     /// The resources that the streams share.
     pub resources: StreamResources,
-    /// Number of bytes of a stream that each packet carries. The kernel does not enforce this
-    /// assumption on the peers: shorter packets cost more. Default: 1,428, full segments of an
-    /// interface with an MTU of 1,500.
+    /// Number of bytes of a stream that admission assumes in each packet. Nothing makes the peers
+    /// fill their packets: shorter packets cost more than admission counts. Default: 1,428, full
+    /// segments of an interface with an MTU of 1,500.
     pub packet_payload: u32,
     /// Maximum time in nanoseconds for which the receive context keeps the kernel thread of a
     /// stream from running. Default: 0.
@@ -81,7 +82,7 @@ impl StreamAdmission {
 pub struct StreamNotAdmitted {
     /// Number of the refused stream.
     pub stream: u32,
-    /// The violated bound.
+    /// The bound that the stream would violate.
     pub bound: ViolatedBound,
     /// The largest number of bytes in each period with which the stream would be admitted now.
     /// `None` if no number would be admitted, or if the stream has no budget in bytes.
@@ -182,7 +183,7 @@ impl AdmittedStreams {
             }
             IoClass::LowLatency { packets, period } => {
                 let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
-                // Each receive queue has a cap of its own.
+                // Each receive queue has a cap of its own, so the stream may use all caps together.
                 let packets = packets.max(1).saturating_mul(transport.receive_queue_count());
                 StreamLoad::Capped(PacketRate::of_period(NonZeroU32::MIN.saturating_add(packets - 1), period))
             }
@@ -253,7 +254,7 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
-        // The receive buffer has four bytes for each byte of the budget.
+        // The receive buffer has four bytes for each byte of the budget, so one byte less fits.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 
@@ -267,8 +268,8 @@ mod tests {
             IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
         };
         let transport = RioConfig::default().max_connections(1);
-        // A period has room for the budgets of two periods in a row and the same cost for each
-        // packet: 5 us, and 0.5 us for each of its two kibibytes at most.
+        // The budgets of two periods in a row must fit into 10 ms. A packet costs 5 us, and 0.5 us
+        // for each KiB of its at most 1,500 bytes.
         let refusal = admitted.admit(1, &io(2_000), &transport).unwrap_err();
         let most = refusal.admissible_packets.unwrap();
         assert!((800..=870).contains(&most), "{refusal}");

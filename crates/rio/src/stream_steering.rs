@@ -1,5 +1,4 @@
-//! The frames of a stream: its entry in the steering tables, with those of its port and its
-//! connections.
+//! The entries of a stream, of its port and of its connections in the steering tables.
 //!
 //! A stream can be open before the tables exist, for example while the link of the interface is
 //! down. [`StreamSteering::attach`] then adds the stream with its port and connections.
@@ -45,16 +44,16 @@ struct State {
     last_number: u64,
 }
 
-/// When a stream adds missing entries and rings.
+/// The time at which a stream tries to get its missing entries and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableAttempt {
-    /// At once, because the tables or the rings of the interface are new.
+    /// The stream tries at once, because the tables or the rings of the interface are new.
     Now,
-    /// If the stream lacks something, and the pause since the last attempt is over.
+    /// The stream tries if it lacks something and the pause after the last failure is over.
     IfDue,
 }
 
-/// The time of the next attempt for what was refused.
+/// The time of the next attempt to get an entry or rings that were refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Retry {
     due_at: Nanos,
@@ -63,12 +62,14 @@ struct Retry {
 }
 
 impl Retry {
-    /// Pauses in nanoseconds after the first failure, and at most.
+    /// Pause in nanoseconds after the first failure.
     const FIRST: Nanos = 250_000_000;
+    /// Maximum pause in nanoseconds.
     const LAST: Nanos = 30_000_000_000;
 
-    /// Returns the next attempt after a failure at `now`. An attempt for a place that another
-    /// stream can free at any time costs little, so that it has no pause.
+    /// Returns the next attempt after a failure at `now`. `is_full` is true if other streams have
+    /// all places, so that one of them can free a place at any time. The next attempt then has no
+    /// pause, because such attempts cost little.
     fn after_failure(self, is_full: bool, now: Nanos) -> Self {
         if is_full {
             return Self::default();
@@ -110,8 +111,8 @@ impl StreamSteering {
         Arc::new(Self { core, scheduling, queue_frames, receive_context_rate, packets, state })
     }
 
-    /// Adds the entries that the tables lack, and opens missing rings. Has no effect if nothing is
-    /// missing, or if another thread adds the entries now.
+    /// Adds the entries that the tables lack, and opens missing rings. Entries that another thread
+    /// adds now are left to that thread.
     pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>, attempt: TableAttempt) {
         if attempt == TableAttempt::IfDue && !self.is_due(Monotonic::now().as_nanos()) {
             return;
@@ -134,7 +135,8 @@ impl StreamSteering {
 
     fn is_due(&self, now: Nanos) -> bool {
         let state = self.state.lock();
-        // A stream without an entry and a lack is new, and its first attempt begins elsewhere.
+        // A stream that has neither an entry nor a lack is new. The thread that opens the stream
+        // makes the first attempt.
         let is_refused = (state.stream.is_none() && state.lack.is_some()) || state.ring_lack.is_some();
         is_refused && now >= state.retry.due_at
     }
@@ -197,8 +199,8 @@ impl StreamSteering {
         self.place()?.packet_counts()
     }
 
-    /// Returns the place of the stream for calls without the lock, because the kernel may need a
-    /// moment to open rings.
+    /// Returns the place of the stream, for calls without the lock: the kernel may need a moment to
+    /// open rings.
     fn place(&self) -> Option<StreamPlace> {
         self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
@@ -210,7 +212,7 @@ impl StreamSteering {
     }
 }
 
-/// Returns true if other streams have all places.
+/// Returns true if the error says that other streams have all places.
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::QuotaExceeded
 }
@@ -224,7 +226,8 @@ pub(crate) struct SteeringMember {
 
 impl Drop for SteeringMember {
     fn drop(&mut self) {
-        // In a forked child, the lock may be held for a thread that only the parent process has.
+        // In a forked child, the lock may be held for a thread that only the parent process has, so
+        // the child does not take it.
         if self.process == process::id() {
             let member = self.steering.state.lock().members.remove(&self.number);
             drop(member);

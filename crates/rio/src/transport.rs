@@ -39,10 +39,11 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`TcpTransport`], which it replaces in the
 /// list of an ORB's transports.
 ///
-/// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
-/// [`IoClass::Priority`], [`IoClass::LowLatency`], [`IoClass::Guaranteed`] or
-/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections with equal class, priority and cores are one
-/// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
+/// Each address of a lane with a service class other than [`IoClass::BestEffort`] is a stream,
+/// which has the connections that the lane accepts there. A client's connections with equal service
+/// class, priority and cores are one stream. Connections of the service class
+/// [`IoClass::BestEffort`] belong to no stream, nor does any connection if [`RioConfig::max_level`]
+/// is [`FeatureLevel::PlainTcp`].
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -64,14 +65,14 @@ const STREAM_PRIORITY: u32 = 6;
 /// ```
 pub struct RioTransport {
     tcp: TcpTransport,
-    /// Makes the connections of streams.
+    /// Makes the connections of streams, with receive buffers beyond the system's limit.
     stream_tcp: TcpTransport,
     config: RioConfig,
-    /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
-    /// could not wait for this clock.
+    /// Replaces the monotonic clock in tests. The transport then starts no thread for a budget in
+    /// bytes, because a thread waits by the monotonic clock.
     test_clock: Option<Clock>,
     levels: Arc<LevelControl>,
-    /// Number of the stream that was opened last.
+    /// Number of the last stream that was requested, even if admission refused it.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
     admitted: Option<AdmittedStreams>,
@@ -86,7 +87,8 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
-    /// `None` without admission, or if admission is advisory and refuses the stream.
+    /// The stream's place among the admitted streams, until it is dropped. `None` without
+    /// admission, or if admission is advisory and refuses the stream.
     _admitted: Option<AdmittedStream>,
     refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
@@ -98,7 +100,8 @@ pub(crate) struct StreamState {
     max_connections: u32,
     queue_frames: u32,
     max_unsent: u32,
-    /// True if the interface may have transmit classes.
+    /// True if the configuration asks for kernel priorities, so that the interface may have
+    /// transmit classes.
     has_class: bool,
 }
 
@@ -112,8 +115,8 @@ pub struct StreamStatus {
     pub io_properties: IoProperties,
     /// Number of open connections.
     pub connections: u32,
-    /// Number of connections that the transport refused because the stream had its maximum of
-    /// connections.
+    /// Number of connections that the transport refused because the stream had
+    /// [`max_connections`](Self::max_connections).
     pub refused_connections: u32,
     /// Counts of the frames of this stream. `None` if the steering program does not sort the
     /// frames, or if its counters cannot be read.
@@ -123,14 +126,14 @@ pub struct StreamStatus {
     /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
     /// other streams.
     pub refusal: Option<StreamNotAdmitted>,
-    /// Use of the budget. `None` for a class without a budget.
+    /// Use of the budget in bytes. `None` for all service classes but [`IoClass::Guaranteed`].
     pub budget: Option<BudgetCounts>,
-    /// Use of the budget in packets. `None` for all classes but [`IoClass::GuaranteedPackets`], and
-    /// while the stream has no rings.
+    /// Use of the budget in packets. `None` for all service classes but
+    /// [`IoClass::GuaranteedPackets`], and while the stream has no rings.
     pub packets: Option<PacketCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
     pub is_server_stream: bool,
-    /// Maximum number of connections.
+    /// Maximum number of connections that the stream has at the same time.
     pub max_connections: u32,
     /// Name of the kernel thread that processes the stream's frames; `None` if there is no such
     /// thread, or if its name is unknown.
@@ -206,7 +209,8 @@ impl RioTransport {
     fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
-        // Adds the streams that were opened at a lower level to the tables.
+        // Adds the open streams to the tables. Streams that were opened at a lower level are not in
+        // the tables yet.
         let attach = move |steering: &Arc<InterfaceSteering>, attempt| {
             open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering, attempt));
         };
@@ -244,14 +248,14 @@ impl RioTransport {
     }
 
     /// Returns the reason why the interface lacks receive threads with a priority, or transmit
-    /// classes. `None` if it has them, or if they are not requested
+    /// classes. `None` if it has both, or if they are not requested
     /// ([`RioConfig::has_kernel_priorities`]).
     #[must_use]
     pub fn missing_priorities_reason(&self) -> Option<String> {
         self.levels.priorities_lack()
     }
 
-    /// Returns the maximum memory of each stream with this class.
+    /// Returns the maximum memory of each stream with the service class `class`.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
         self.config.memory_bound(class)
@@ -270,10 +274,12 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
-    /// frames that the receive context processes, `dropped_frames` those above
-    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never loaded, or if its
-    /// counters cannot be read.
+    /// Returns the counts of the frames that belong to no stream.
+    /// [`undeliverable_frames`](StreamCounts::undeliverable_frames) counts the frames that the
+    /// receive context processes. [`dropped_frames`](StreamCounts::dropped_frames) counts the
+    /// frames above
+    /// [`RioConfig::max_best_effort_receive_rate`](field@RioConfig::max_best_effort_receive_rate).
+    /// `None` if the steering program was never loaded, or if its counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
@@ -338,8 +344,8 @@ impl RioTransport {
         streams.push(Arc::downgrade(&stream));
         drop(streams);
         self.levels.follow_streams();
-        // If the tables are made after this look-up, the level control finds the stream in the
-        // list.
+        // If the tables are made after this look-up, the level control adds the stream, which is in
+        // the list already.
         self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering, TableAttempt::Now));
         Ok(stream)
     }
@@ -370,7 +376,7 @@ impl RioTransport {
 /// Returns the budget of `packets` packets in each period.
 ///
 /// # Errors
-/// `InvalidInput` if there are no packets, or if the period is out of range.
+/// `InvalidInput` if `packets` is 0, or if the period is out of range.
 fn packet_budget(packets: u32, period: Duration) -> io::Result<Budget> {
     let budget = Budget::of_packets(packets, Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX));
     budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -408,7 +414,8 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     text
 }
 
-/// Returns `properties` with the size of the class for each buffer that has none.
+/// Returns `properties` with the configured size for each buffer that has none. The size of the
+/// receive buffer depends on the service class.
 fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) -> ConnectionProperties {
     ConnectionProperties {
         send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer_size)),
@@ -417,7 +424,8 @@ fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) 
     }
 }
 
-/// Sets the size of the receive buffer beyond the system's limit, if the process may do so.
+/// Sets the size of the receive buffer, even beyond the system's limit if the process has
+/// `CAP_NET_ADMIN`.
 fn force_receive_buffer(fd: BorrowedFd<'_>, properties: &ConnectionProperties) {
     if let Some(size) = properties.receive_buffer_size.and_then(|size| usize::try_from(size).ok()) {
         // Without the privilege, the size stays at the system's limit.
@@ -467,7 +475,8 @@ impl Transport for RioTransport {
         // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
-        // The size of the buffer is forced before the connection begins.
+        // `stream_tcp` sets the size of the receive buffer before the connection begins, because
+        // the kernel derives the scale of the window from it.
         slot.adopt(self.stream_tcp.connect_with_properties(endpoint, &properties, deadline)?)
     }
 
@@ -555,8 +564,9 @@ impl StreamState {
 
 impl StreamState {
     /// Sets the `SO_PRIORITY` of a connection: to the transmit class of the stream if the interface
-    /// may have classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues without
-    /// classes take a transmit class as [`STREAM_PRIORITY`].
+    /// may have transmit classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues
+    /// without transmit classes use the last four bits, which are [`STREAM_PRIORITY`] in both
+    /// cases.
     pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
             return Ok(());
@@ -636,7 +646,7 @@ struct RioListener {
     /// `SO_MAX_PACING_RATE` of accepted connections in bytes per second, for a listener without a
     /// stream.
     rate: Option<u32>,
-    /// Dropped after `inner`, so after the listener has been closed.
+    /// Dropped after `inner`, so frames to the port are sorted until the listener has been closed.
     port: Option<SteeringMember>,
 }
 
@@ -654,7 +664,8 @@ impl Listener for RioListener {
             // `ConnectionAborted`.
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
-                // listener has set it again within the system's limit.
+                // listener has then set a size within the system's limit, so the size is forced
+                // again.
                 inner.readiness_descriptor().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
                 let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))

@@ -160,8 +160,9 @@ mod tests {
         }
     }
 
-    /// Sorting a frame takes the time of these instructions and of their helper calls. Each look-up
-    /// is a helper call.
+    /// Fails if the most frequent path of a frame needs more instructions. The time for sorting a
+    /// frame also depends on its helper calls, such as look-ups, which count as one instruction
+    /// each.
     #[test]
     fn frame_of_an_accepted_ipv4_connection_is_sorted_with_few_instructions() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());

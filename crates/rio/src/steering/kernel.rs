@@ -199,8 +199,8 @@ impl LoadedSteeringProgram {
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &delivery.encode())?)
     }
 
-    /// Sets or removes the maximum rate of all frames of best effort together. Frames above it are
-    /// dropped.
+    /// Sets or removes the ceiling of best effort: the maximum rate of all its frames together. The
+    /// program drops frames above the ceiling.
     ///
     /// # Errors
     /// [`SteeringError`] if the kernel refuses the change.
@@ -219,8 +219,8 @@ impl LoadedSteeringProgram {
     }
 
     /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
-    /// The thread runs in the ordinary class until its priority is set. It replaces the stream's
-    /// earlier thread on this processor, whose priority is lost.
+    /// The thread has the ordinary scheduling class until the caller sets a priority. It replaces
+    /// the stream's earlier thread on this processor, and does not get that thread's priority.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the thread, for example
@@ -240,7 +240,7 @@ impl LoadedSteeringProgram {
     }
 
     /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
-    /// if the stream has no thread there.
+    /// if the stream has no thread on the processor.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
@@ -339,7 +339,8 @@ mod tests {
     }
 
     /// Loads the tables of a scenario into the kernel, without rings, caps and ceiling. No AF_XDP
-    /// socket exists for a ring, and caps would depend on the kernel's clock.
+    /// socket exists for a ring, and the decisions of caps and ceiling would depend on the kernel's
+    /// clock.
     fn load(scenario: &mut Scenario) -> LoadedSteeringProgram {
         let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
@@ -407,7 +408,8 @@ mod tests {
         let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // The lowest possible cap is one packet a second.
+        // With one packet a second, the kernel grants few packets beyond the burst while the test
+        // runs.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
         kernel
             .set_delivery(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
@@ -427,13 +429,14 @@ mod tests {
         }
         let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // A frame takes 54 seconds, and 19 frames can be early.
+        // At the rate of the ceiling, a frame of 54 bytes takes 54 seconds. After the first frame,
+        // 19 frames may come early.
         let ceiling = ByteRate::new(NonZeroU64::MIN, 19 * 54_000_000_000);
         kernel.set_best_effort_ceiling(Some(ceiling)).unwrap();
         kernel.program().test_run(&frame, 100).unwrap();
         let counts = kernel.counts(StreamId::BEST_EFFORT).unwrap();
         assert_eq!(counts.undeliverable_frames + counts.dropped_frames, 100);
-        // The frames themselves may take time.
+        // If the machine pauses, there is time for one or two frames more.
         assert!((20..=22).contains(&counts.undeliverable_frames), "{counts:?}");
         kernel.set_best_effort_ceiling(None).unwrap();
         kernel.program().test_run(&frame, 100).unwrap();

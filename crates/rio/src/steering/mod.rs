@@ -40,7 +40,8 @@ pub use program::assemble;
 pub use tables::{FrameClassification, SteeringDecision, SteeringTables};
 
 /// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet
-/// header. Longer frames, for example of segments that the kernel has merged, count as missed.
+/// header. Longer frames, for example of segments that the kernel has merged, count in
+/// [`undeliverable_frames`](StreamCounts::undeliverable_frames).
 pub const MAX_RING_FRAME_BYTES: u32 = corelane_sys::xdp::XdpQueue::max_frame_length(RING_FRAME_SIZE);
 /// Size in bytes of the memory of a frame in a ring.
 pub const RING_FRAME_SIZE: u32 = 2048;
@@ -61,7 +62,8 @@ pub struct TableSizes {
     pub stream_count: u16,
     /// Number of receive queues in the tables.
     pub receive_queue_count: u16,
-    /// Maximum number of connections over IPv4, and of those over IPv6: each version has a table.
+    /// Maximum number of connections in each of the two connection tables: one table is for IPv4,
+    /// one for IPv6.
     pub max_connections: u32,
 }
 
@@ -160,12 +162,13 @@ pub struct StreamCounts {
     /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
     /// queue then dropped.
     pub queued_frames: u64,
-    /// Frames that found no ring or thread, because the stream's delivery is off, because the
-    /// stream has none for their receive queue, or because they are too long for a ring. They went
-    /// to best effort, and frames of best effort itself to the receive context.
+    /// Frames for which the stream had no ring and no kernel thread: its delivery is
+    /// [`Delivery::NoQueue`], it has no ring or thread for the receive queue, or the frame is too
+    /// long for a ring. Such a frame is best effort; a frame of best effort itself goes to the
+    /// receive context.
     pub undeliverable_frames: u64,
-    /// Frames above the ceiling of best effort, which were dropped. They count in no other number
-    /// of best effort.
+    /// Frames above the ceiling of best effort, which were dropped. They count in no other field of
+    /// best effort's counts.
     pub dropped_frames: u64,
 }
 
@@ -224,7 +227,7 @@ mod symbol {
     pub(super) const RINGS: MapSymbol = MapSymbol(5);
     pub(super) const THREADS: MapSymbol = MapSymbol(6);
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
-    /// The connections over IPv4, with short keys. [`CONNECTIONS`] has those over IPv6.
+    /// The connections over IPv4, with short keys. [`CONNECTIONS`] has the connections over IPv6.
     pub(super) const IPV4_CONNECTIONS: MapSymbol = MapSymbol(8);
     /// The ceiling of best effort, for all receive queues together.
     pub(super) const CEILING: MapSymbol = MapSymbol(9);

@@ -25,9 +25,10 @@ use crate::frame::{
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
-/// Values of the field `delivery` in the stream table. The value 0 is
-/// [`Delivery::NoQueue`](super::Delivery::NoQueue).
+/// [`Delivery::Ring`](super::Delivery::Ring) in the field `delivery` of the stream table. The value
+/// 0 is [`Delivery::NoQueue`](super::Delivery::NoQueue).
 pub(super) const RING: u32 = 1;
+/// [`Delivery::Thread`](super::Delivery::Thread) in the field `delivery` of the stream table.
 pub(super) const THREAD: u32 = 2;
 
 /// Byte offsets in the context, `struct xdp_md`.
@@ -68,7 +69,7 @@ mod stack {
     pub(super) const NOW: i16 = -56;
 }
 
-/// Byte offsets from R7, which is the frame's address plus the length of its VLAN tags.
+// Byte offsets from R7, which is the frame's address plus the length of its VLAN tags.
 const IP: i16 = 14;
 const TCP_BEHIND_IPV4: i16 = IP + 20;
 const TCP_BEHIND_IPV6: i16 = IP + 40;
@@ -78,7 +79,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram).
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long, which does not happen.
+/// [`AssembleError`] if a jump is too long, which no table sizes cause.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels { pass: asm.label(), best_effort: asm.label(), ipv4: asm.label(), deliver: asm.label() };
@@ -271,7 +272,7 @@ impl ProgramWriter {
     }
 
     /// Passes a frame below the cap of the stream whose entry is in R8
-    /// (`PacketRate::grants_packet`). Jumps to `queue`, or reaches its end, with all other frames.
+    /// (`PacketRate::grants_packet`). Other frames jump to `queue`, or reach the code that follows.
     fn in_context(&mut self, queue: Label) {
         let (due, over) = (self.asm.label(), self.asm.label());
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
@@ -304,8 +305,8 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::GreaterOrEqual, R1, R0, due);
         self.asm.set(R1, R0).store(Width::Double, R7, ceiling::STATE, R1).bind(due);
         self.asm.compute(Arithmetic::Subtract, R1, R0).jump_if(Condition::Greater, R1, R2, drop);
-        // All receive queues share the state. At the ceiling, the additions of other processors
-        // are not lost.
+        // All receive queues share the state. The addition is atomic, so that at the ceiling no
+        // addition of another processor is lost.
         self.asm.add_atomically(R7, ceiling::STATE, R8).jump(within);
         self.asm.bind(drop);
         self.count(count::DROPPED);
@@ -320,8 +321,8 @@ impl ProgramWriter {
         self.asm.store(Width::Double, R0, field, R1).bind(none);
     }
 
-    /// Looks up the key at stack offset `key` in a map. Leaves a pointer to its value in R0, or
-    /// jumps to `absent`.
+    /// Looks up the key at stack offset `key` in a map. Leaves a pointer to the key's value in R0,
+    /// or jumps to `absent`.
     fn look_up(&mut self, map: MapSymbol, key: i16, absent: Label) {
         self.asm.load_map(R1, map).set(R2, R10).compute(Arithmetic::Add, R2, i32::from(key));
         self.asm.call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, absent);

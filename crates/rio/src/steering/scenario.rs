@@ -28,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
     pub(crate) ports: Vec<(u16, PortRule)>,
     pub(crate) streams: Vec<(StreamId, StreamDelivery)>,
-    /// Streams, queues and processors of kernel threads.
+    /// The kernel threads: stream, receive queue and processor.
     pub(crate) threads: Vec<(StreamId, u32, u32)>,
     pub(crate) arrivals: Vec<Arrival>,
 }
@@ -71,7 +71,7 @@ impl Scenario {
         scenario.read_streams(&mut bytes, table_sizes, processors.max(1));
         scenario.read_rules(&mut bytes, table_sizes);
         if bytes.below(4) == 0 {
-            // A frame of 100 bytes takes 2 ms.
+            // At 50,000 bytes per second, a frame of 100 bytes takes 2 ms.
             let rate = NonZeroU64::MIN.saturating_add(49_999);
             let ceiling = ByteRate::new(rate, u64::from(bytes.below(4)) * 1_000_000);
             scenario.steering.set_best_effort_ceiling(Some(ceiling));

@@ -51,7 +51,7 @@ pub enum SteeringDecision {
         /// The thread's processor.
         processor: u32,
     },
-    /// The frame is above the ceiling of best effort, and is dropped.
+    /// The program drops the frame, because it is above the ceiling of best effort.
     Drop,
 }
 
@@ -122,7 +122,7 @@ impl SteeringTables {
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
         let most = self.table_sizes.max_connections;
-        // Each IP version has a table.
+        // In the kernel, each IP version has a connection table of its own.
         let is_ipv4 = key.ipv4_bytes().is_some();
         let of_version = self.connections.keys().filter(|other| other.ipv4_bytes().is_some() == is_ipv4);
         let is_full = of_version.count() >= usize::try_from(most).unwrap_or(usize::MAX);
@@ -187,8 +187,8 @@ impl SteeringTables {
         Ok(())
     }
 
-    /// Sets or removes the maximum rate of all frames of best effort together. Frames above it are
-    /// dropped.
+    /// Sets or removes the ceiling of best effort: the maximum rate of all its frames together.
+    /// Frames above the ceiling are dropped.
     pub fn set_best_effort_ceiling(&mut self, ceiling: Option<ByteRate>) {
         (self.ceiling, self.ceiling_state) = (ceiling, 0);
     }
@@ -421,14 +421,15 @@ mod tests {
         assert_eq!(steering.counts(LANE), counts(3, 1, 0));
     }
 
-    /// Frames of a stream are above no ceiling, unless the stream has no queue for them.
+    /// The ceiling does not apply to frames of a stream, unless the stream has no queue for them.
     #[test]
     fn frames_of_best_effort_above_the_ceiling_are_dropped() {
         let (remote, local) = ends();
         let frame = build::tcp(remote, local, 0, 46);
         let bytes = u64::try_from(frame.len()).unwrap();
         let mut steering = steering();
-        // A frame takes a millisecond, and two can be early.
+        // At the rate of the ceiling, a frame takes a millisecond. After the first frame, two
+        // frames may come early.
         let ceiling = ByteRate::new(NonZeroU64::new(bytes * 1_000).unwrap(), 2_000_000);
         steering.set_best_effort_ceiling(Some(ceiling));
         let routes = [0, 0, 0, 0, 1_000_001, 1_000_001].map(|now| steering.steer(&frame, 1, now));

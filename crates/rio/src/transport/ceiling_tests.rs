@@ -4,7 +4,7 @@ use super::packet_tests::{SERVER, accept, config, exchange, listen, over_a_link,
 use super::tests::{drain, fill};
 use super::*;
 
-/// Bytes of a long frame of the link.
+/// Length in bytes of the longest frame of the link.
 const FRAME: u64 = 1_514;
 
 /// Fails if best effort receives more than its ceiling, or if frames of a stream are dropped.
@@ -27,16 +27,17 @@ fn best_effort_receives_at_most_its_ceiling_and_streams_have_none() {
             std::thread::sleep(Duration::from_millis(1));
             assert!(begun.elapsed() < Duration::from_secs(60), "{} dropped frames", dropped());
         }
-        // The ceiling has a burst of 20 ms, and takes a frame that it has begun.
+        // The ceiling permits a burst of the bytes of 20 ms, and one frame more.
         let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap() + 20_000_000;
         let most = RATE * nanos / 1_000_000_000 + FRAME;
         assert!(received > 0 && u64::try_from(received).unwrap() <= most, "{received} bytes, at most {most}");
-        // Ten times the bytes of a second below the ceiling.
+        // The stream receives ten times the bytes that the ceiling permits in a second.
         exchange(&*client, &*server, 10 * usize::try_from(RATE).unwrap());
         let frames = transport.streams()[0].frame_counts.unwrap();
         assert_eq!((frames.undeliverable_frames, frames.dropped_frames), (0, 0));
         transport.detach_orb();
-        // Without the program, the connection of best effort goes on at the full rate.
+        // Without the program, there is no ceiling: the connection of best effort delivers the
+        // waiting bytes within the time limit.
         let waiting = fill(&*other_client);
         let mut late = 0;
         while late < waiting {

@@ -43,19 +43,20 @@ fn packets_below_the_cap_are_processed_in_the_receive_context() {
             send_segments(&*client, 20);
             wait_until(|| unread(&*server) == reached + 20 * 100);
             let after = frames(&transport);
-            // At least the acknowledgements, and the last segments.
+            // The client has sent acknowledgements and then segments, at least one frame of each.
             assert!(after.receive_context_frames > before.receive_context_frames + 1, "{after:?}");
             assert_eq!((after.queued_frames, after.undeliverable_frames), (0, 0));
             let others = transport.best_effort_frames().unwrap().undeliverable_frames;
-            // Neighbour discovery is not counted, and nothing else uses the link but IPv6 reports.
+            // Frames of neighbour discovery are not counted. Otherwise only a few IPv6 reports use
+            // the link.
             assert!(others < best_effort.undeliverable_frames + 10, "{others} frames of best effort");
             assert!(transport.streams()[0].kernel_thread.is_some());
         }
     });
 }
 
-/// The cap has room for three packets in twenty minutes. Fails if the receive context processes
-/// more, or if packets above the cap are lost.
+/// The cap has room for three packets at once, and then for one in twenty minutes. Fails if the
+/// receive context processes more, or if packets above the cap are lost.
 #[test]
 fn packets_above_the_cap_go_to_the_kernel_thread_of_the_stream() {
     over_a_link(prepare_checksums, |connect| {
@@ -74,7 +75,7 @@ fn packets_above_the_cap_go_to_the_kernel_thread_of_the_stream() {
             let names = ["class", "cap_packets", "period_ns", "frames_in_context"];
             let expected = ["low latency", "3", "3600000000000", "3"];
             assert_eq!(names.map(shown), expected.map(|value| Some(value.to_owned())));
-            // At a lower level, the kernel processes all packets as those of plain TCP.
+            // At a lower level, the kernel processes all packets as for plain TCP, without counts.
             transport.detach_orb();
             exchange(&*client, &*server, 100_000);
             assert_eq!(frames(&transport), counts);

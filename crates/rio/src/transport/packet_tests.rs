@@ -32,9 +32,9 @@ pub(super) fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). Its argument
-/// opens connections to a port of this namespace from the other end of the link, `rio1`, in whose
-/// namespace `prepare` runs before.
+/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). The argument
+/// of `test` opens a connection from the other end of the link, `rio1`, to a host and port of this
+/// namespace. `rio1` has a namespace of its own, in which `prepare` runs first.
 pub(super) fn over_a_link(
     prepare: impl FnOnce() + Send,
     test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send,
@@ -154,7 +154,8 @@ fn packets_beyond_the_budget_do_not_reach_the_socket() {
                 let transport = steering(config());
                 let (listener, port) = listen(&transport, host, &packets(3, HOUR));
                 let (client, server) = (connect(host, port), accept(&*listener));
-                // The first segments may leave before the server is in the tables.
+                // The first segments are best effort if they arrive before the tables have the
+                // connection.
                 let counts = || transport.streams()[0].packets.unwrap();
                 wait_until(|| {
                     send_segments(&*client, 1);
@@ -183,7 +184,7 @@ pub(super) fn prepare_checksums() {
 /// of its own would discard all packets.
 fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
     const BYTES: usize = 400_000;
-    // In a container, the settings may be read-only.
+    // In a container, the settings may be read-only. The test then runs without the strict check.
     let strict = fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1");
     println!("strict check of source addresses: {strict:?}");
     for host in [SERVER, "fd00::1"] {
@@ -194,7 +195,7 @@ fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
         exchange(&*server, &*client, BYTES);
         let status = &transport.streams()[0];
         let (counts, frames) = (status.packets.unwrap(), status.frame_counts.unwrap());
-        // A segment has at most 1,460 bytes.
+        // A segment has at most 1,460 bytes, so the bytes to the server are more than 200 segments.
         assert!(counts.processed > 200 && counts.max_period_packets <= 20, "{counts:?}");
         assert!(counts.waits > 5 && counts.lost == 0, "{counts:?}");
         assert_eq!(frames.undeliverable_frames, 0);
@@ -243,7 +244,8 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 } else {
                     transport.detach_orb();
                     assert_eq!(transport.streams()[0].packets, None);
-                    // Another test that starts a process has the device's descriptor for a moment.
+                    // If another test starts a process, the child keeps the device's descriptor
+                    // open for a moment.
                     wait_until(|| packets_of_tun().is_none());
                     exchange(&*client, &*server, 100_000);
                     transport.attach_orb();

@@ -64,16 +64,17 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
         // more than its share.
         let expected = if period == 0 { (budget, 0) } else { (budget / 2, budget / 2) };
         assert_eq!((first, second), expected, "period {period}");
-        // A late start of a period does not move the next one.
+        // A late start of a period does not move the next period.
         let late: Nanos = if period == 4 { 9_999_999 } else { 0 };
         NOW.store(1_000 + (u64::try_from(period).unwrap() + 1) * 10_000_000 + late, Ordering::Relaxed);
     }
-    // Periods in which the stream received nothing do not accumulate.
+    // The budgets of periods in which the stream received nothing do not accumulate.
     NOW.fetch_add(500_000_000, Ordering::Relaxed);
     assert_eq!(drain(&*servers[0]) + drain(&*servers[1]), budget);
 }
 
-/// The sender sends nothing more, so only the stream's thread can report the unread bytes.
+/// The sender has sent all bytes before the reader begins, so only the stream's thread can report
+/// the unread bytes.
 #[test]
 fn unread_bytes_are_reported_in_the_next_period() {
     let transport = transport();
@@ -99,7 +100,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
             }
         }
     }
-    // The bytes need 21 periods, of which the first may have begun earlier.
+    // The bytes need the budgets of 21 periods. The first period may have begun earlier.
     assert!(begun.elapsed() > PERIOD * 19, "{:?}", begun.elapsed());
 }
 
@@ -157,7 +158,8 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
         let received = drain(&*server);
         assert_eq!(received, unread.min(budget));
         unread -= received;
-        // A thread that waits for readiness sleeps until bytes are free, or reads the end.
+        // Without budget, a thread that waits for readiness sleeps until bytes are free. The end
+        // needs no budget.
         assert_eq!(server.arm_readiness().unwrap(), Some(unread == 0));
         NOW.fetch_add(10_000_000, Ordering::Relaxed);
     }
@@ -201,7 +203,8 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
     assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
-    // The query begins no turn. The first read of the stream in the next period does.
+    // The query of the counts begins no turn. The first read of the stream in the next period
+    // begins turns.
     assert!(!is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(drain(&*other), 0);
     assert!(is_readable(server.arrival_descriptor().unwrap()));
@@ -319,7 +322,8 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
         let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
         assert!(matches!(refusal.bound, crate::admission::ViolatedBound::Link { .. }), "{refusal}");
         let bytes = refusal.admissible_bytes.unwrap();
-        // The refused streams have no trace, so the offer holds.
+        // The refused streams left no trace, so a stream with the offered number of bytes is
+        // admitted.
         let class = IoClass::Guaranteed { bytes, period: PERIOD };
         transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     }
