@@ -186,7 +186,7 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| step(&plain, &HOLD, 1).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-        // One of the two threads without a task waits, and the other thread serves.
+        // One of the two best-effort threads waits, and the other thread serves.
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
