@@ -197,7 +197,6 @@ fn counts_line(counts: &BridgeCounts) -> String {
 
 /// Returns if the channel is durable; `None` if the program ends before the channel answers.
 fn ask_if_durable(channel: &DurableChannelRef, termination: &Termination) -> Result<Option<bool>, String> {
-    use corelane::Reference;
     let mut is_told = false;
     loop {
         match channel.as_object().is_a(DurableChannelRef::REPOSITORY_ID) {

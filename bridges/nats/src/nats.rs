@@ -14,7 +14,7 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 use async_nats::jetstream::{Context, Message};
-use async_nats::{Client, ConnectOptions, jetstream};
+use async_nats::{Client, ConnectError, ConnectOptions, jetstream};
 use corelane_services::events::backbone::{Backbone, BackboneError, BackboneMessage};
 use futures_util::StreamExt;
 use tokio::runtime::{Builder, Runtime};
@@ -55,8 +55,12 @@ impl Server {
 
     fn context(&self) -> Result<(Client, Context), BackboneError> {
         let options = ConnectOptions::new().name("corelane-nats").connection_timeout(CALL_TIMEOUT);
-        let client = self.runtime.block_on(options.connect(&self.url)).map_err(failed)?;
-        let mut context = jetstream::new(client.clone());
+        // The context starts a task, so it is made in the runtime.
+        let connected = self.runtime.block_on(async {
+            let client = options.connect(&self.url).await?;
+            Ok::<_, ConnectError>((client.clone(), jetstream::new(client)))
+        });
+        let (client, mut context) = connected.map_err(failed)?;
         context.set_timeout(CALL_TIMEOUT);
         Ok((client, context))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corelane::{Endpoint, Orb, SystemException};
+use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
 
 use super::bridge::BridgeCounts;
@@ -143,12 +144,23 @@ impl<B: Backbone> Site<B> {
         sum
     }
 
-    /// Makes steps until nothing is left to be done.
-    fn settle(&mut self, connect: impl Fn() -> Result<B, BackboneError>) {
-        for _ in 0..50 {
-            let _ = self.publisher.step(&connect, Duration::ZERO);
-            let _ = self.deliverer.step(&connect, Duration::ZERO);
-        }
+    fn step(&mut self, connect: impl Fn() -> Result<B, BackboneError>) {
+        let _ = self.publisher.step(&connect, Duration::ZERO);
+        let _ = self.deliverer.step(&connect, Duration::ZERO);
+    }
+}
+
+/// Makes steps until the store of each site has `stored` events and the bridge needs none of them
+/// any more, and a few steps beyond.
+fn settle<B: Backbone>(sites: &mut [Site<B>], stored: u64, connect: impl Fn() -> Result<B, BackboneError>) {
+    let deadline = Monotonic::now() + Duration::from_secs(60);
+    let is_done = |site: &Site<B>| site.durable.resume_consumer(site.name, 0).unwrap() >= stored;
+    while !sites.iter().all(is_done) {
+        assert!(!deadline.is_past(), "{:?}", sites.iter().map(Site::counts).collect::<Vec<_>>());
+        sites.iter_mut().for_each(|site| site.step(&connect));
+    }
+    for _ in 0..20 {
+        sites.iter_mut().for_each(|site| site.step(&connect));
     }
 }
 
@@ -176,9 +188,7 @@ fn every_channel_gets_every_event_once_and_in_order() {
                 _ => drop(sites[site].deliverer.step(connect, Duration::ZERO)),
             }
         }
-        for _ in 0..3 {
-            sites.iter_mut().for_each(|site| site.settle(connect));
-        }
+        settle(&mut sites, last.iter().sum::<i32>() as u64, connect);
         for (index, site) in sites.iter().enumerate() {
             let got = site.got.lock().clone();
             for (source, last) in last.iter().enumerate() {
@@ -211,15 +221,16 @@ fn every_channel_gets_every_event_once_and_in_order() {
 fn events_without_time_to_live_or_too_large_for_the_backbone_do_not_cross() {
     let (orb, backbone) = (orb(), MemoryBackbone::new());
     let connect = || Ok(backbone.clone());
-    let [mut north, mut south] = ["north", "south"].map(|name| Site::<MemoryBackbone>::new(&orb, name));
+    let mut sites = ["north", "south"].map(|name| Site::<MemoryBackbone>::new(&orb, name));
     let mut large = event(1, 102, 1);
     large.data.payload = vec![1; 2 << 20].into();
     for published in [event(1, 100, 0), event(1, 101, 1), large, event(1, 103, 1)] {
-        north.durable.publish_event(&published).unwrap();
+        sites[0].durable.publish_event(&published).unwrap();
     }
     backbone.clone().publish(b"no events").unwrap();
-    north.settle(connect);
-    south.settle(connect);
+    settle(&mut sites[..1], 4, connect);
+    settle(&mut sites[1..], 2, connect);
+    let [north, south] = &sites;
     assert_eq!(*south.got.lock(), [(1, 101), (1, 103)]);
     let expected = BridgeCounts { published: 2, ttl_expired: 1, dropped_too_large: 1, ..BridgeCounts::default() };
     assert_eq!(north.counts(), BridgeCounts { unreadable: 1, ..expected });
@@ -248,7 +259,7 @@ fn events_that_a_store_deletes_before_they_are_published_are_counted() {
     assert_eq!(publisher.counts.deleted_events, 0);
     publish(5..10);
     north.publisher = publisher;
-    north.settle(connect);
+    settle(std::slice::from_mut(&mut north), 10, connect);
     let expected = BridgeCounts { published: 6, deleted_events: 2, ..BridgeCounts::default() };
     assert_eq!(north.counts(), expected);
     orb.shutdown(true).unwrap();
@@ -258,17 +269,17 @@ fn events_that_a_store_deletes_before_they_are_published_are_counted() {
 fn channel_that_takes_the_place_of_another_begins_anew() {
     let (orb, backbone) = (orb(), MemoryBackbone::new());
     let connect = || Ok(backbone.clone());
-    let [mut first, mut south] = ["north", "south"].map(|name| Site::<MemoryBackbone>::new(&orb, name));
+    let mut sites = ["north", "south"].map(|name| Site::<MemoryBackbone>::new(&orb, name));
     for number in 100..103 {
-        first.durable.publish_event(&event(1, number, 1)).unwrap();
+        sites[0].durable.publish_event(&event(1, number, 1)).unwrap();
     }
-    first.settle(connect);
-    first.served.destroy().unwrap();
+    settle(&mut sites[..1], 3, connect);
+    sites[0].served.destroy().unwrap();
     let second = Site::<MemoryBackbone>::new(&orb, "north");
     second.durable.publish_event(&event(2, 100, 1)).unwrap();
-    first.settle(connect);
-    south.settle(connect);
-    assert_eq!(*south.got.lock(), [(1, 100), (1, 101), (1, 102), (2, 100)]);
-    assert_eq!(south.counts().duplicates, 0);
+    settle(&mut sites[..1], 1, connect);
+    settle(&mut sites[1..], 4, connect);
+    assert_eq!(*sites[1].got.lock(), [(1, 100), (1, 101), (1, 102), (2, 100)]);
+    assert_eq!(sites[1].counts().duplicates, 0);
     orb.shutdown(true).unwrap();
 }
