@@ -125,7 +125,9 @@ impl Simulation {
                 ServiceClass::LowLatency(rate) => Some(*rate),
                 _ => None,
             };
-            steering.set_delivery(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate }).unwrap();
+            steering
+                .set_delivery(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate })
+                .unwrap();
             steering.set_xdp_socket_present(stream, 0, true).unwrap();
             steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }

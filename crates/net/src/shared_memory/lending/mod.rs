@@ -240,7 +240,8 @@ impl Lending {
     #[cold]
     fn open_channel(&self) {
         let Side::Client { path, opening } = &self.side else { return };
-        let name = [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2].map(|word| self.ends.rings.word(word));
+        let name = [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2]
+            .map(|word| self.ends.rings.word(word));
         if name[0] == 0 {
             return;
         }

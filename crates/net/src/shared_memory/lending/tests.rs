@@ -296,7 +296,11 @@ impl Opener {
         let sizes = RingSizes::at_least(4096, 4096);
         let (ours, memory) = RingPair::create(sizes).unwrap();
         let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
-        for (word, value) in [(SharedWord::ConnectionNameWord0, 1), (SharedWord::IsChannelWanted, 1), (SharedWord::ServerLendingLimit, 16)] {
+        for (word, value) in [
+            (SharedWord::ConnectionNameWord0, 1),
+            (SharedWord::IsChannelWanted, 1),
+            (SharedWord::ServerLendingLimit, 16),
+        ] {
             theirs.publish_word(word, value);
         }
         let options = SocketOptions::default();

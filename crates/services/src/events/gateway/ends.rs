@@ -53,7 +53,7 @@ fn said(error: impl Display) -> String {
 
 /// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
 /// not delay its calls.
-pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
+pub(in crate::events) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
 }
@@ -87,7 +87,7 @@ impl Channel {
 }
 
 /// The destination in one lane.
-pub(super) enum LaneEnd {
+pub(in crate::events) enum LaneEnd {
     Federated(FederatedChannelRef),
     Rtec(ProxyPushConsumerRef),
     Cos(cos_admin::ProxyPushConsumerRef),
@@ -102,7 +102,7 @@ impl LaneEnd {
     }
 
     /// Sends events. An error means that the destination is lost; the events may have arrived.
-    pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
+    pub(in crate::events) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),

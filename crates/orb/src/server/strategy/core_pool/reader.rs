@@ -590,8 +590,7 @@ impl SharedPool {
             connection.messages_since_job.store(0, Ordering::Relaxed);
         }
         // A stream without a descriptor stays with the lane's threads.
-        let is_held =
-            is_in_set && !is_left_to_lane(connection) && connection.stream.readiness_descriptor().is_some();
+        let is_held = is_in_set && !is_left_to_lane(connection) && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
             RateAdmission::Runs => None,
