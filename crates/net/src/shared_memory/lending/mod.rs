@@ -241,7 +241,7 @@ impl Lending {
     fn open_channel(&self) {
         let Side::Client { path, opening } = &self.side else { return };
         let name = [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2]
-            .map(|word| self.ends.rings.word(word));
+            .map(|word| self.ends.rings.published_word(word));
         if name[0] == 0 {
             return;
         }
