@@ -41,8 +41,9 @@ const STREAM_PRIORITY: u32 = 6;
 ///
 /// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
 /// [`IoClass::Priority`], [`IoClass::LowLatency`], [`IoClass::Guaranteed`] or
-/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections with equal class, priority and cores are one
-/// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
+/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections
+/// with equal class, priority and cores are one stream. Connections of the class
+/// [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -272,8 +273,8 @@ impl RioTransport {
 
     /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
     /// frames that the receive context processes, `dropped_frames` those above
-    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never loaded, or if its
-    /// counters cannot be read.
+    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never
+    /// loaded, or if its counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
