@@ -39,11 +39,11 @@ const STREAM_PRIORITY: u32 = 6;
 /// TCP with real-time I/O. It serves the addresses of [`TcpTransport`], which it replaces in the
 /// list of an ORB's transports.
 ///
-/// Each address of a lane with a service class other than [`IoClass::BestEffort`] is a stream,
-/// which has the connections that the lane accepts there. A client's connections with equal service
-/// class, priority and cores are one stream. Connections of the service class
-/// [`IoClass::BestEffort`] belong to no stream, nor does any connection if [`RioConfig::max_level`]
-/// is [`FeatureLevel::PlainTcp`].
+/// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
+/// [`IoClass::Priority`], [`IoClass::LowLatency`], [`IoClass::Guaranteed`] or
+/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections
+/// with equal class, priority and cores are one stream. Connections of the class
+/// [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -274,12 +274,10 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream.
-    /// [`undeliverable_frames`](StreamCounts::undeliverable_frames) counts the frames that the
-    /// receive context processes. [`dropped_frames`](StreamCounts::dropped_frames) counts the
-    /// frames above
-    /// [`RioConfig::max_best_effort_receive_rate`](field@RioConfig::max_best_effort_receive_rate).
-    /// `None` if the steering program was never loaded, or if its counters cannot be read.
+    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
+    /// frames that the receive context processes, `dropped_frames` those above
+    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never
+    /// loaded, or if its counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
