@@ -41,7 +41,7 @@ fn best_effort_receives_at_most_its_ceiling_and_streams_have_none() {
         let waiting = fill(&*other_client);
         let mut late = 0;
         while late < waiting {
-            let deadline = corelane_net::Wait::Until(Monotonic::now() + Duration::from_secs(60));
+            let deadline = corelane_net::WaitLimit::Until(Monotonic::now() + Duration::from_secs(60));
             late += other_server.recv(&mut [0; 65_536], deadline).unwrap();
         }
     });
