@@ -1,4 +1,4 @@
-//! Links between programs and interfaces. A link ends at the latest when its last descriptor is
+//! Links between XDP programs and interfaces. A link ends at the latest when its last descriptor is
 //! closed, even if the process is killed.
 
 use std::io;
