@@ -43,7 +43,8 @@ const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
 struct ThreadPriority {
     orb: RtOrb,
-    /// Priority that the thread still has to take; `None` after it has taken it.
+    /// Priority that the thread takes before its next call; `None` after the thread has taken its
+    /// priority.
     pending: Option<i16>,
 }
 

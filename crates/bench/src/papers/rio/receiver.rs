@@ -48,7 +48,7 @@ struct Receiver {
     interface: String,
     tcp: Arc<TcpTransport>,
     sockets: Arc<RioTransport>,
-    /// `None` before the line `listen`.
+    /// The transport that can steer frames; `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
     is_steering: bool,
     /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
