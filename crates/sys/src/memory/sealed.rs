@@ -193,7 +193,8 @@ fn whole_pages(length: usize) -> io::Result<usize> {
     length.checked_next_multiple_of(page_size()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// A sealed file's bytes in the memory of this process, behind `head` bytes of its own.
+/// A sealed file's bytes in the memory of this process, behind `head` bytes that belong to this
+/// process alone.
 struct MappedFile {
     range: AddressRange,
     head: usize,

@@ -58,7 +58,7 @@ impl PushConsumer for Counter {
     }
 }
 
-/// A consumer that notes the time of an event, for which a supplier waits.
+/// A consumer that notes the arrival time of an event. A supplier waits for this note.
 struct Noting {
     arrival: Mutex<Option<u64>>,
     noted: Condvar,
@@ -136,8 +136,8 @@ impl MeasuredSubject for Pushes {
     }
 }
 
-/// Pushes to a channel, or wakes a thread. The time ends in the consumer's servant, or in the
-/// thread.
+/// Measures the time from a push to a channel until the consumer's servant runs, or from the
+/// wake-up of a thread until the thread runs.
 struct Deliveries {
     push: Box<dyn FnMut() -> Result<(), Failure> + Send>,
     consumer: Arc<Noting>,
