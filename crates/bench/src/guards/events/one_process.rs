@@ -36,7 +36,7 @@ const SMALL: usize = 500;
 const FILTER_NODES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns an ORB with an active root POA, which serves in this process.
+/// Creates an ORB that serves in this process, and activates its root POA.
 fn serving_orb() -> Result<Orb, Failure> {
     let orb = Orb::builder().limits(limits()).listen(LOOPBACK).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
@@ -151,8 +151,8 @@ impl Deliveries {
     }
 }
 
-/// Returns a hand-off to a waiting thread, which is the least that a lane can add. The thread ends
-/// when the returned subject is dropped.
+/// Starts a thread that waits, and returns the measured hand-off to this thread. A lane adds at
+/// least as much time. The thread ends when the returned subject is dropped.
 fn bare_hand_off() -> Result<Box<Deliveries>, Failure> {
     let consumer = Arc::new(Noting::new());
     let woken = Arc::new((EventCount::new("bare hand-off"), AtomicU64::new(0)));
