@@ -302,7 +302,8 @@ fn refused_move_leaves_the_order_of_the_deadlines_on_the_other_core() {
         &[by_deadline(1, 1, 10), by_deadline(2, 1, 30), by_deadline(3, 1, 20)],
     );
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    // The job of the refused task has no place between the jobs of core 1.
+    // The refused task 1 has no place in the order of deadlines on core 1, so the priority of task
+    // 3 does not change.
     assert_eq!(step(&objects[2], &STEP, 0).unwrap().native, above);
     scene.state.open.store(true, Ordering::SeqCst);
     holding.into_iter().for_each(|held| _ = held.join().unwrap());
@@ -431,7 +432,8 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     assert_eq!(served(&slow.target).native, 97);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
     tasks.withdraw(urgent.task, &urgent.token).unwrap();
-    // The withdrawn task leaves the task registry when the share of its last job ends.
+    // The withdrawn task leaves the task registry when its share of the core, kept for its last
+    // job, is free.
     wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
     // Each request for a change brings the pool up to date, even a request that fails.
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());

@@ -104,7 +104,7 @@ fn counts(depth: Depth) -> (&'static [usize], usize) {
     }
 }
 
-/// A channel with a lane for the measured events, and a lane for all others.
+/// A channel with a lane for the measured events, and a lane for all other events.
 struct Scene {
     fast: Arc<Mutex<Deliveries>>,
     low: Vec<PushConsumerRef>,

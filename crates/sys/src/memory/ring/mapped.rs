@@ -102,9 +102,9 @@ pub enum SharedWord {
     ClientLendingLimit,
     /// The first word of the name by which the server knows the connection.
     ConnectionNameWord0,
-    /// The second word of the name.
+    /// The second word of the connection's name.
     ConnectionNameWord1,
-    /// The third word of the name.
+    /// The third word of the connection's name.
     ConnectionNameWord2,
     /// Not 0 after the server has found the channel for lent memory.
     IsChannelFound,
