@@ -324,7 +324,8 @@ fn rate_of_a_withdrawn_task_ends() {
     assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
     set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    // The threads of the lane read the connection of task 1, and check its rate.
+    // Now the threads of the lane read the connection of task 1. If the rate of the task still
+    // applied, its next job would wait for an hour.
     wait_until(|| scene.pool.counts().currently_bound_connections == 1);
     let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
     wait_until(|| next.is_finished());

@@ -378,7 +378,8 @@ mod tests {
         assert_eq!(heads + (set.headers().len() - heads) / 3, FILTER_NODES);
         let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();
         let accepts = |event_type| filter.accepts(&EventHeader::new(event_type, EventSource(SOURCE)));
-        // The next type passes each group, so the refusal comes from the last group.
+        // The event type after `MEASURED` passes all groups, so the filter refuses `MEASURED` for
+        // its type alone.
         assert!(!accepts(MEASURED) && accepts(EventType(MEASURED.0 + 1)));
     }
 

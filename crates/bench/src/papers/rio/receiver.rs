@@ -99,8 +99,8 @@ impl Receiver {
         }
     }
 
-    /// Starts all servers, and returns the answer to the line `listen`. The streams of the servers
-    /// remain while their frames are not steered.
+    /// Starts all servers, and returns the answer to the line `listen`. The servers keep their
+    /// streams when steering is switched off.
     fn listen(&mut self) -> Result<String, Failure> {
         let mut config = RioConfig::for_interface(&self.interface).has_best_effort_thread(true);
         config.default_core = u32::try_from(self.core).unwrap_or(0);
