@@ -212,7 +212,8 @@ fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     assert_eq!(of_pool.filter(|thread| thread.cores.iter().eq([0])).count(), 2);
 }
 
-/// Calls another server from a plain request. Returns the priority that the nested call has there.
+/// Calls another server from a request without a task. Returns the priority that the nested call
+/// has there.
 fn priority_of_nested_call(name: &str, share: Option<BestEffortShare>) -> i32 {
     let (scene, _, client) = scene(name, share);
     let other = Scene::new(fifo_orb(), CorePoolConfig::default().name(format!("{name}-other")).cores([0]));

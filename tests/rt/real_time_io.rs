@@ -184,7 +184,7 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
-/// The client is an ordinary ORB, which does not notice the rings of the lane.
+/// The client is an ordinary ORB, which does not notice the packet rings of the server's lane.
 #[test]
 fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
     const PACKETS: u32 = 4;

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatencyGoals {
     pub(crate) mean: f64,
-    /// The papers have maximums in place of the 99th percentiles.
+    /// Ratio of the 99th percentiles. The paper states maximums instead.
     pub(crate) p99: f64,
     pub(crate) p999: Option<f64>,
     /// Ratio of the standard deviations.

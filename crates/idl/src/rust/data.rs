@@ -399,7 +399,8 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
-        // Each use of the alias adds the `Option`, so the alias itself has none.
+        // The generated code writes an `Option` around an object reference wherever the alias is
+        // used. So the alias names the reference type without the `Option`.
         let of = match self.model().unaliased_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),

@@ -843,8 +843,8 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
     table.order.iter().enumerate().map(slot).collect()
 }
 
-/// Writes a call of the ORB. `first` holds the arguments in front of the closure that writes the
-/// operation's arguments.
+/// Writes the code that calls the ORB. `first` holds the arguments in front of the closure that
+/// writes the operation's arguments.
 fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {

@@ -412,7 +412,7 @@ fn query_priority() -> u8 {
 /// threads are not delayed.
 ///
 /// # Errors
-/// None is known.
+/// Only if a filter of system calls forbids prctl(2).
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
     // 0 would select the slack that the thread had at its start.
     let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);

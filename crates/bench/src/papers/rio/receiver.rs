@@ -50,7 +50,7 @@ struct Receiver {
     interface: String,
     tcp: Arc<TcpTransport>,
     sockets: Arc<RioTransport>,
-    /// `None` before the line `listen`.
+    /// The transport that can steer frames; `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
     is_steering: bool,
     /// Sorts frames in the place of `steering`, with a ceiling of best effort.
@@ -127,8 +127,8 @@ impl Receiver {
         Ok("limited".to_owned())
     }
 
-    /// Starts all servers, and returns the answer to the line `listen`. The streams of the servers
-    /// remain while their frames are not steered.
+    /// Starts all servers, and returns the answer to the line `listen`. The servers keep their
+    /// streams when steering is switched off.
     fn listen(&mut self) -> Result<String, Failure> {
         let steering = Arc::new(RioTransport::new(self.config()));
         let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.level_limit_reason());

@@ -161,7 +161,7 @@ fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
     assert_eq!(sides.take(lent + 1, 1).unwrap().len(), 5);
     let small = (0..2 * SLOTS).filter_map(|_| lend(1)).count();
     assert_eq!(small, SLOTS);
-    // The peer can write any number, also one that no announcement has.
+    // The peer can write any number, even one that no announcement has.
     sides.client.ends.rings.publish_word(SharedWord::ServerTakenFileCount, u32::MAX);
     assert_eq!(lend(1), None);
 }

@@ -250,7 +250,8 @@ pub struct MapSymbol(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// A sequence of instructions whose maps have no descriptors yet.
+/// An assembled BPF program. Its instructions refer to maps by [`MapSymbol`], and not yet by
+/// descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     instructions: Vec<Instruction>,
@@ -339,7 +340,7 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Creates an empty program.
+    /// Creates an assembler without instructions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
