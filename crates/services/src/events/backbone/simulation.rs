@@ -16,7 +16,7 @@ use super::bridge::BridgeCounts;
 use super::delivering::Deliverer;
 use super::publishing::Publisher;
 use super::{Backbone, BackboneError, BackboneMessage, MemoryBackbone};
-use crate::events::durable::{EventStore, Retention, STORED_EVENTS};
+use crate::events::durable::{EventStore, Retention, RECORD_FORMAT};
 use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef};
 use crate::events::idl::rtec_event_channel_admin::{ConsumerQOS, Dependency};
 use crate::events::idl::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
@@ -113,7 +113,7 @@ impl<B: Backbone> Site<B> {
     }
 
     fn with(orb: &Orb, name: &'static str, retention: Retention) -> Self {
-        let store = EventStore::open(MemoryStore::new(STORED_EVENTS)).unwrap();
+        let store = EventStore::open(MemoryStore::new(RECORD_FORMAT)).unwrap();
         let channel = EventChannel::builder().name(name).durable(&store, retention).serve(orb).unwrap();
         let got = Arc::new(Mutex::new("test events", LockScope::Orb, Vec::new()));
         let consumer = orb.root_poa().activate(&PushConsumer::servant(Got(Arc::clone(&got)))).unwrap();
