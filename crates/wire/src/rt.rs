@@ -120,7 +120,7 @@ impl PriorityModelValue {
     /// Encodes the value.
     ///
     /// # Errors
-    /// No error occurs.
+    /// Never, because the numbers can always be encoded.
     pub fn encode(self) -> Result<Vec<u8>, CdrError> {
         encapsulated(|e| {
             e.write_u32(self.model);

@@ -168,8 +168,8 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// Stops the monitor thread, and stores a thread that ends at once in its place. The monitor
-    /// then takes its thread for started, and starts no other.
+    /// Stops the monitor thread, and stores a thread that ends at once in its place, so that the
+    /// monitor starts no other thread.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();

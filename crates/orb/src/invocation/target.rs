@@ -70,7 +70,8 @@ pub(crate) struct TargetProfiles {
 #[derive(Debug)]
 pub(crate) struct UsableProfile {
     pub(crate) pools: Arc<ServerPools>,
-    /// `None` if neither the profile nor the client has policies on priorities.
+    /// Selects the connection pool and the priority for each call; `None` if neither the profile
+    /// nor the client has policies on priorities.
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,

@@ -87,8 +87,8 @@ impl CoreGroups {
         Ok(Some(CoreGroups { groups, started_threads: AtomicUsize::new(0) }))
     }
 
-    /// Returns the group of the calling thread, which begins to serve the lane, and moves the
-    /// thread to a core of the group.
+    /// Assigns a group to the calling thread, which begins to serve the lane, and moves the thread
+    /// to a core of the group. Returns the group.
     pub(super) fn enter(&self) -> ThreadGroup {
         // Relaxed: only the number matters.
         let index = self.started_threads.fetch_add(1, Ordering::Relaxed) % self.groups.len();

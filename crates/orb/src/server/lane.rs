@@ -65,7 +65,8 @@ pub(super) fn interest(congested: bool) -> Interest {
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
-    /// `None` in a pool that the ORB's builder configured.
+    /// The lane's role in a Real-time CORBA thread pool; `None` in a pool that the ORB's builder
+    /// configured.
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,

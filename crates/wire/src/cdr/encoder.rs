@@ -479,8 +479,8 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // An indirection cannot lead out of an encapsulation, so values written before it are
-        // unknown in it.
+        // An indirection cannot lead out of an encapsulation, so the encapsulation does not know
+        // the values that were written before it.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_alignment_origin();
         self.write_u8(self.endian.to_flag());

@@ -73,8 +73,8 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// True while epoll reports room to write on the connection. Always false without the feature
-    /// `replies-first`.
+    /// True while replies wait and epoll watches for room to write on the connection. Always false
+    /// without the feature `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
     bound_band: AtomicU32,

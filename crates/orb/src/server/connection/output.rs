@@ -236,8 +236,8 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag. Epoll does not report its input
-        // again, so the connection is listed.
+        // A reading thread may have stopped because of the flag `Congested`. Epoll does not report
+        // the unread input again, so the connection is listed.
         if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();

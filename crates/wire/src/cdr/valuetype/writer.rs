@@ -156,7 +156,8 @@ impl Encoder<'_> {
     /// Ends a value whose state was written.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the last chunk of the value is larger than the wire form
+    /// permits.
     pub fn end_value(&mut self, value: UnfinishedValue) -> Result<(), CdrError> {
         if value.chunked {
             self.close_chunk()?;

@@ -25,7 +25,7 @@ struct Refusal {
     is_reported: bool,
     /// True if [`KernelRefusals::take`] has returned the refusal.
     is_taken: bool,
-    /// True if the kernel has permitted all requests of the task since.
+    /// True if the kernel has permitted all requests of the task since the refusal.
     is_over: bool,
 }
 

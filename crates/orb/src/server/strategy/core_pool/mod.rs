@@ -115,10 +115,12 @@ struct SharedPool {
     /// The instant from which the times of rates and deadlines are counted.
     started_at: Monotonic,
     state: PiMutex<PoolState>,
-    /// `None` if threads read only the connections that are bound to them.
+    /// Reads the connections of tasks in the modes `Manager` and `LeaderFollowers`; `None` in the
+    /// other modes, in which the thread that is bound to a connection reads it.
     reader: Option<TaskReader>,
     jobs: JobLog,
-    /// Set when the threads start, if requests without a task have a guaranteed share.
+    /// The guaranteed shares of requests without a task, if the pool has them. Set when the threads
+    /// start.
     shares: OnceLock<Arc<BestEffortShares>>,
     /// Reports refusals of the kernel that have not been reported. Set when the threads start.
     reporter: OnceLock<Arc<dyn Fn() + Send + Sync>>,
@@ -162,7 +164,7 @@ struct Seat {
     mailbox: Arc<Mailbox>,
     /// The kernel's id of the thread; `None` until the thread runs.
     tid: Option<Tid>,
-    /// `None` if the thread's core is not set.
+    /// The core to which the thread is pinned; `None` if it is not pinned.
     core: Option<usize>,
     scheduling: Scheduling,
     connection: Weak<Connection>,
@@ -222,6 +224,8 @@ impl Mailbox {
 }
 
 impl CorePoolThreads {
+    /// Creates the state of the threads of a core pool, without threads.
+    ///
     /// # Errors
     /// If the process or the system is out of descriptors.
     pub(crate) fn new(
