@@ -349,7 +349,7 @@ impl<'a> Encoder<'a> {
     /// is borrowed, and copied only if the encoder has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     #[inline]
     pub fn write_octet_sequence(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
@@ -365,7 +365,7 @@ impl<'a> Encoder<'a> {
     /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_SEGMENTS`] segments.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     pub fn write_octet_sequence_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
@@ -381,7 +381,7 @@ impl<'a> Encoder<'a> {
     /// Writes a `sequence<octet>` as a copy, regardless of its size.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     #[inline]
     pub fn write_octet_sequence_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
@@ -470,7 +470,8 @@ impl<'a> Encoder<'a> {
     /// aligned from that octet.
     ///
     /// # Errors
-    /// The errors of `contents`, and [`CdrError::LengthOverflow`].
+    /// The errors of `contents`; [`CdrError::LengthOverflow`] if the encapsulation's length does
+    /// not fit in 32 bits.
     pub fn write_encapsulation(
         &mut self,
         contents: impl FnOnce(&mut Self) -> Result<(), CdrError>,

@@ -27,8 +27,8 @@ impl Encoder<'_> {
     /// Writes a string in the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`]; [`CdrError::CharacterNotInCodeSet`]; [`CdrError::LengthOverflow`]
+    /// if the length does not fit in 32 bits.
     #[inline]
     pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_str(value, u32::MAX)
@@ -47,8 +47,8 @@ impl Encoder<'_> {
     /// id.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`]; [`CdrError::CharacterNotInCodeSet`]; [`CdrError::LengthOverflow`]
+    /// if the length does not fit in 32 bits.
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }

@@ -59,8 +59,9 @@ impl Encoder<'_> {
     /// is chunked regardless of `chunked`.
     ///
     /// # Errors
-    /// [`CdrError::NestingTooDeep`] for more than 256 nested values; [`CdrError::LengthOverflow`];
-    /// the errors of [`write_latin1_str`](Encoder::write_latin1_str) for an id.
+    /// [`CdrError::NestingTooDeep`] for more than 256 nested values; [`CdrError::LengthOverflow`]
+    /// if an offset or the size of the enclosing value's chunk is too large for the wire form; the
+    /// errors of [`write_latin1_str`](Encoder::write_latin1_str) for an id.
     pub fn begin_value(
         &mut self,
         identity: (usize, u32),
