@@ -104,7 +104,8 @@ pub(crate) enum ReceivedMessage {
     Owned(Box<OwnedMessage>),
 }
 
-/// A message that was assembled from fragments, or that ends in lent memory.
+/// A message that was assembled from fragments, or that ends in [lent
+/// memory](crate::lent_messages).
 #[derive(Debug)]
 pub(crate) struct OwnedMessage {
     pub(crate) header: Header,

@@ -58,7 +58,8 @@ pub(crate) struct Connection {
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Index of the connection's list in the lane's fair queue, which writes it, or [`NO_LIST`].
+    /// Index of the connection's list in the lane's fair queue; [`NO_LIST`] if the queue has no
+    /// request of the connection. Only the queue writes the index.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     code_sets: AtomicU64,

@@ -12,8 +12,8 @@ use corelane_sys::{thread, usage};
 
 use crate::rt::core_config::{CoreJob, JobBatch, TaskMeasurement};
 
-/// Number of records that a reader copies while it holds the lock of the ring, which delays the
-/// threads of tasks.
+/// Number of records that a reader copies before it releases the lock of the ring, because threads
+/// of tasks may wait for this lock.
 const RECORDS_PER_LOCK: usize = 64;
 
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.

@@ -286,7 +286,7 @@ impl CorePoolThreads {
                 let before = state.order.clone();
                 pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
                 if state.roster.duty(number) == Duty::GiveUp {
-                    // The kernel has refused the move, so the job runs on its core from before.
+                    // The kernel has refused the move, so the job stays on its earlier core.
                     pool.change_order(&mut state, |order, changed| order.restore(before, changed));
                 }
             }
@@ -318,8 +318,8 @@ impl CorePoolThreads {
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
         state.refusals.mark_core_lost(core);
-        // A thread may have been refused the core before the caller noticed its loss. The loss
-        // explains this refusal, so it is forgotten.
+        // The kernel may have refused the core to a thread before the caller noticed the loss of
+        // the core. The loss explains this refusal, so the refusal is forgotten.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
             state.is_refusal_reported = false;
@@ -331,7 +331,8 @@ impl CorePoolThreads {
         let mut state = self.0.state.lock();
         state.lost_cores.remove(&core);
         for number in 0..state.seats.len() {
-            // The kernel may have restored the mask of a thread or not, so it is set again.
+            // The kernel may have restored the CPU mask of a thread or not, so the mask is set
+            // again.
             let core = self.0.core_of(core);
             if let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.core == Some(core)) {
                 seat.core = None;
