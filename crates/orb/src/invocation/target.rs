@@ -32,8 +32,8 @@ pub(crate) struct Binding {
     /// The target of a LOCATION_FORWARD; `None` without a forward, and after this target has
     /// failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
-    /// Loading this flag costs less than loading `forwarded`. Stored `Release` by
-    /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
+    /// True while `forwarded` has a target. Loading this flag costs less than loading `forwarded`.
+    /// Stored `Release` by [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
     local_entry: OnceLock<ErasedArc>,

@@ -135,8 +135,8 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // A connection may occupy its slot for a moment after it has stopped counting, so there are
-        // twice as many slots.
+        // A connection may occupy its slot for a moment after it has stopped counting as open, so
+        // there are twice as many slots as permitted connections.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {

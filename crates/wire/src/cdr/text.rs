@@ -43,8 +43,8 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
-    /// id.
+    /// Writes a string that is in ISO 8859-1 regardless of the negotiated code set, such as a
+    /// repository id.
     ///
     /// # Errors
     /// [`CdrError::NulInString`]; [`CdrError::CharacterNotInCodeSet`]; [`CdrError::LengthOverflow`]
@@ -296,8 +296,8 @@ impl<'m> Decoder<'m> {
         self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
-    /// id.
+    /// Reads a string that is in ISO 8859-1 regardless of the negotiated code set, such as a
+    /// repository id.
     ///
     /// # Errors
     /// The errors of [`read_str_octets`](Decoder::read_str_octets) and of

@@ -389,7 +389,7 @@ impl CorePoolThreads {
     }
 
     /// Reports refusals of the kernel that have not been reported. The caller must hold no lock
-    /// that the ORB's observer may need.
+    /// that the ORB's event callback may need.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }
@@ -520,7 +520,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             return reader.take_over(TaskRequest { task, waiting, message, wait: None, hold: Hold::None });
         }
         let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
-        // The observer must not run on the calling thread, which may hold locks of the program.
+        // The event callback must not run on the calling thread, which may hold locks of the
+        // program.
         if task.is_some()
             && self.0.state.lock().has_unreported_refusal()
             && let Some(report) = self.0.reporter.get().cloned()
