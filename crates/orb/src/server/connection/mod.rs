@@ -307,8 +307,8 @@ impl Connection {
         }
     }
 
-    /// Calls `work` while no other thread can send on the connection or change the flag for
-    /// congestion.
+    /// Calls `work` while no other thread can send on the connection or change the flag
+    /// [`Flag::Congested`].
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())

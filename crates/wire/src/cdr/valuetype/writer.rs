@@ -205,7 +205,7 @@ impl Encoder<'_> {
     fn close_chunk(&mut self) -> Result<(), CdrError> {
         let Some(Chunk { before, size_at, start }) = self.values().chunk.take() else { return Ok(()) };
         match self.len() - start {
-            // A chunk must not be empty.
+            // A chunk must not be empty, so its size field is removed.
             0 => self.buffer_mut().truncate(before),
             size => {
                 let size = u32::try_from(size).ok().filter(|size| *size < TAG).ok_or(CdrError::LengthOverflow)?;

@@ -1,9 +1,9 @@
 //! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
 //! which it later refuses such a request.
 //!
-//! A request that the kernel refuses from the start makes the promises of the pool advisory. A
-//! request of a kind that the kernel has permitted before ends the promise of the one task that
-//! needs it, so that the other promises stay true.
+//! The refusal of a request that the kernel has never permitted makes the promises of the pool
+//! advisory. If the kernel has permitted such a request before, the refusal ends only the promise
+//! of the task that needs the request, so that the other promises stay true.
 
 use std::collections::{BTreeMap, BTreeSet};
 

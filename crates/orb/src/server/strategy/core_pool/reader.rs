@@ -224,7 +224,8 @@ impl TaskReader {
         })
     }
 
-    /// Reads one message of a connection.
+    /// Reads one message of a connection. Returns the message if it is a request of a task that may
+    /// run, and handles every other message.
     fn read<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
