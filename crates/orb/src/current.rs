@@ -227,7 +227,8 @@ fn keep_servant(servant: &Servant) {
 #[cold]
 fn pop_servant() {
     let servant = SPILL.with_borrow_mut(|beside| beside.servants.pop());
-    // The last owner may run a destructor of the application, so the drop follows the borrow.
+    // This may be the last owner of the servant, whose drop runs code of the application. So the
+    // drop follows the borrow.
     drop(servant);
 }
 

@@ -148,7 +148,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             }
             assert_eq!(located.join().unwrap().is_ok(), state == ManagerState::Active);
         });
-        // The call fails if the manager is inactive.
+        // The call fails if the manager is inactive, so the result is ignored.
         let _ = poa.manager().hold_requests(false);
     }
 }

@@ -500,7 +500,8 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // The deactivation fails if another thread has deactivated the object.
+            // The deactivation fails if another thread has deactivated the object, so an error is
+            // ignored.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {

@@ -77,7 +77,7 @@ impl CoreGroups {
         let create = |number| {
             let epoll = Epoll::new()?;
             // Level-triggered: a thread takes one event at a time from the lane's epoll instance,
-            // and the others must be reported again.
+            // and the other events must be reported again.
             epoll.add(lane.as_fd(), LANE, Interest::READABLE)?;
             epoll.add(wake, WAKE, Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE)?;
             let cores = usable[number * usable.len() / count..(number + 1) * usable.len() / count].iter().copied();
@@ -138,7 +138,7 @@ impl CoreGroups {
 
     pub(super) fn unwatch(&self, readiness: BorrowedFd<'_>) {
         for group in &self.groups {
-            // The removal fails if the group does not watch the descriptor.
+            // The removal fails if the group does not watch the descriptor, so an error is ignored.
             let _ = group.epoll.remove(readiness);
         }
     }

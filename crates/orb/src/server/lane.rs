@@ -571,7 +571,7 @@ impl<S: Architecture<S>> Lane<S> {
         loop {
             if connection.is_read_paused() {
                 // Reading is paused, but the pause may have ended before the read lock was
-                // released.
+                // released, so the pause is checked again.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,

@@ -19,7 +19,7 @@ const RECORDS_PER_LOCK: usize = 64;
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
     /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first call of
-    /// [`record_until`](Self::record_until). Written with the lock of the ring held. Relaxed
+    /// [`record_until()`](Self::record_until()). Written with the lock of the ring held. Relaxed
     /// ordering is enough, because a job near the end may be recorded or not.
     record_until: AtomicU64,
     ring: PiMutex<JobRing>,

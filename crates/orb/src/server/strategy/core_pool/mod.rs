@@ -164,7 +164,7 @@ struct Seat {
     mailbox: Arc<Mailbox>,
     /// The kernel's id of the thread; `None` until the thread runs.
     tid: Option<Tid>,
-    /// The core to which the thread is pinned; `None` if it is not pinned.
+    /// The core whose affinity ([`SharedPool::affinity_of`]) the thread has; `None` if it has none.
     core: Option<usize>,
     scheduling: Scheduling,
     connection: Weak<Connection>,
