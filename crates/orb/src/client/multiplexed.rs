@@ -666,7 +666,7 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // Without the limit [`MAX_READ_BYTES`], the first `read_replies` would read all replies and
+        // Without the limit `MAX_READ_BYTES`, the first `read_replies` would read all replies and
         // return `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {

@@ -113,8 +113,8 @@ impl BurstStatistics {
 }
 
 impl BurstMode {
-    /// Decides for the runner if it must read the connection's next message itself, so that no
-    /// other thread is woken; then returns true. On another thread, counts a message behind which
+    /// Returns true if the calling thread is the runner and must read the connection's next message
+    /// itself, so that no other thread is woken. On any other thread, counts a message behind which
     /// input may wait, and requests a burst at the threshold. `others_wait` is true if the ready
     /// list has tasks, for which the runner reads connections in turn.
     #[cold]
