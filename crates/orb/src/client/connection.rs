@@ -104,7 +104,8 @@ pub(crate) enum ReceivedMessage {
     Owned(Box<OwnedMessage>),
 }
 
-/// A message that was assembled from fragments, or that ends in lent memory.
+/// A message that was assembled from fragments, or that ends in [lent
+/// memory](crate::lent_messages).
 #[derive(Debug)]
 pub(crate) struct OwnedMessage {
     pub(crate) header: Header,
@@ -214,8 +215,8 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Returns the id of the next request. Ids are even, as bidirectional GIOP requires of the
-    /// connecting side.
+    /// Counts a call, and returns the id of its request. Ids are even, as bidirectional GIOP
+    /// requires of the connecting side.
     #[inline]
     pub(crate) fn next_request_id(&mut self) -> u32 {
         self.monitored.count_call().wrapping_mul(2)
@@ -491,8 +492,8 @@ impl ClientConnection {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first message if it is complete, else (as the inner error) the number of bytes
-    /// that it needs.
+    /// Examines the received bytes, and assembles fragments. Returns the first message if it is
+    /// complete, else (as the inner error) the number of bytes that it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -630,8 +631,9 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Marks the connection as broken if bytes follow the reply `received` although no other reply
-    /// is outstanding. Such bytes are a fault of the server.
+    /// Checks the connection after the reply `received` with a system exception. Marks the
+    /// connection as broken if bytes follow the reply although no other reply is outstanding,
+    /// because such bytes are a fault of the server.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {

@@ -36,8 +36,8 @@ pub(crate) struct ReplyContent<'r> {
 
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The checkout of the reply's connection, and the number of bytes at the front of its receive
-    /// buffer.
+    /// The checkout of the reply's connection, and the number of bytes that the reply has at the
+    /// front of the connection's receive buffer.
     InPlace(Checkout<'r>, usize),
     /// Bytes outside the connection, and the positions at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),

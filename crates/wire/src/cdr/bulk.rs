@@ -244,8 +244,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge), and
-    /// [`CdrError::MissingScratch`].
+    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge);
+    /// [`CdrError::MissingScratch`] if the decoder has no arena.
     pub fn read_bulk<T: BulkCdr>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);
@@ -407,7 +407,8 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // In the second fragment, which holds the second element, positions count from its header.
+        // The second fragment has the second element. Positions in it count from the fragment's
+        // header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

@@ -639,8 +639,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of `element` and of [`charge`](Decoder::charge), and
-    /// [`CdrError::MissingScratch`].
+    /// The errors of `element` and of [`charge`](Decoder::charge); [`CdrError::MissingScratch`] if
+    /// the decoder has no arena.
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,

@@ -58,7 +58,8 @@ pub(crate) struct Connection {
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Index of the connection's list in the lane's fair queue, which writes it, or [`NO_LIST`].
+    /// Index of the connection's list in the lane's fair queue; [`NO_LIST`] if the queue has no
+    /// request of the connection. Only the queue writes the index.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     code_sets: AtomicU64,
@@ -73,8 +74,8 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// True while epoll reports room to write on the connection. Always false without the feature
-    /// `replies-first`.
+    /// True while replies wait and epoll watches for room to write on the connection. Always false
+    /// without the feature `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
     /// Number of messages besides jobs that the reader of a core pool has read since the last job.
@@ -310,8 +311,8 @@ impl Connection {
         }
     }
 
-    /// Calls `work` while no other thread can send on the connection or change the flag for
-    /// congestion.
+    /// Calls `work` while no other thread can send on the connection or change the flag
+    /// [`Flag::Congested`].
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())

@@ -247,7 +247,8 @@ impl TaskReader {
         })
     }
 
-    /// Reads one message of a connection.
+    /// Reads one message of a connection. Returns the message if it is a request of a task that may
+    /// run, and handles every other message.
     fn read<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -265,8 +266,9 @@ impl TaskReader {
             return None;
         }
         let Some(mut turn) = connection.read_state.try_enter() else {
-            // A thread of the lane reads the connection, which it found on the ready list, and does
-            // not watch it afterwards. The one-shot event of the reader's epoll is used up.
+            // A thread of the lane, which found the connection on the ready list, reads it now, and
+            // does not watch it afterwards. The one-shot event of the reader's epoll is used up, so
+            // the connection returns to the lane's threads.
             self.give_back(lane, handler, &connection);
             return None;
         };
