@@ -332,7 +332,8 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
             continue;
         }
         let by_long = report(&long.unwrap().target.unwrap()).unwrap();
-        // Each job runs alone, so it has the level in the middle.
+        // Each job is alone on its core, so deadline order gives it 49, the middle of the
+        // priorities.
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
     }

@@ -84,7 +84,7 @@ impl Store for TestStore {
     }
 }
 
-/// Lets the disk work again, even after a failed assertion.
+/// The drop lets the disk work again, even after a failed assertion.
 struct Working(TestStore);
 
 impl Drop for Working {

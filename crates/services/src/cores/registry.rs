@@ -237,7 +237,7 @@ impl fmt::Display for RegistryRefusal {
 
 impl std::error::Error for RegistryRefusal {}
 
-/// The state of a task in a [`BooksSnapshot`].
+/// The state of a task in a [`RegistrySnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// The task is reserved with its chain until this time.
@@ -465,8 +465,8 @@ pub trait TaskRegistry: Send {
     fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
     /// Applies the result of a search. If the search found a plan, and the task registry has
-    /// changed since it began, the decision stays pending for another search. After the last
-    /// permitted search, a bounded search decides at once.
+    /// changed since the search began, the decision stays pending for another search. After the
+    /// last permitted search, a bounded search decides at once.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move to
@@ -513,8 +513,8 @@ pub trait TaskRegistry: Send {
     }
 
     /// Returns true if the store has the task's promise with its timing and attachment, or if the
-    /// task has no promise and the store has no promise of the task. Always true for a task registry without
-    /// a store.
+    /// task has no promise and the store has no promise of the task. Always true for a task
+    /// registry without a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
     }

@@ -70,7 +70,8 @@ pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
     pub(super) filter_limits: FilterLimits,
     pub(super) cos_events: CosEvents,
-    /// Empty if the supplier's thread calls the push consumers of this process.
+    /// The lanes of the channel. If there are none, the supplier's thread calls the push consumers
+    /// of this process.
     pub(super) lanes: LaneTable,
     schedule: Option<ScheduleConfig>,
     pub(super) current: Option<RtCurrent>,
@@ -107,7 +108,7 @@ pub(super) struct SharedChannel {
     has_queues: AtomicBool,
     /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
     admission: Mutex<()>,
-    /// Never held during an analysis, which can take long.
+    /// The latest refusals. The lock is never held during an analysis, which can take long.
     refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
@@ -331,7 +332,7 @@ impl SharedChannel {
     }
 
     /// Removes the proxy of a consumer. Returns false if there is no such proxy. `is_own` is true
-    /// if the consumer itself asks for it.
+    /// if the consumer itself asks to be disconnected.
     pub(super) fn disconnect_consumer(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
         let is_called_back = is_own && self.config.has_disconnect_callbacks;

@@ -1,10 +1,11 @@
 //! A store in a file: the embedded database redb, and a write-ahead log beside it while the store
 //! is open.
 //!
-//! A synced commit goes to the log with one sync; a commit of the database takes two. A checkpoint
-//! writes the log's changes to the database, when a part of the log is full, when the store is
-//! opened or closed, and after errors. It saves the state of the database's allocator (quick
-//! repair), so opening a file never scans the whole file.
+//! A synced commit goes to the log with one sync; a commit of the database takes two. The log has
+//! two parts, which take commits in turn. A checkpoint writes the log's changes to the database,
+//! when one of the two parts is full, when the store is opened or closed, and after errors. It
+//! saves the state of the database's allocator (quick repair), so opening a file never scans the
+//! whole file.
 //!
 //! A separate thread makes the checkpoint of a full part, while commits continue in the other part.
 //! Without errors, a commit waits for the checkpoint only if both parts are full, or if the batch
@@ -71,11 +72,11 @@ pub struct RecordFormat {
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
 /// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one
-/// sync of the disk. The log has 2 MiB. A checkpoint moves the log's changes to the file. This
-/// happens when a half of the log is full, beside further commits, and when the store is opened or
-/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that
-/// opens the store needs both files; without the log, [`open`](Self::open) fails.
-/// [`backup`](Store::backup) writes one file with all records.
+/// sync of the disk. The log has 2 MiB, in two parts. A checkpoint moves the log's changes to the
+/// file. This happens when one part is full, while commits continue in the other, and when the
+/// store is opened or dropped. The drop also removes the log. After `kill -9` or a power failure
+/// the next process that opens the store needs both files; without the log, [`open`](Self::open)
+/// fails. [`backup`](Store::backup) writes one file with all records.
 ///
 /// Readers wait neither for a commit nor for a checkpoint, unless the disk has failed.
 ///

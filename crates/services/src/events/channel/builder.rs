@@ -44,7 +44,8 @@ pub struct EventChannelBuilder {
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
     gateways: Vec<(ObjectRef, GatewayBuilder)>,
-    /// `None` for the default: permitted, unless the channel is durable.
+    /// True if clients may destroy the channel; `None` for the default: permitted, unless the
+    /// channel is durable.
     is_destroyed_by_clients: Option<bool>,
     refusal_listener: RefusalListener,
     real_time: RtPolicies,

@@ -70,7 +70,7 @@ impl Known {
 
 impl Federation {
     pub(super) fn new() -> Self {
-        // Without random numbers of the kernel, the time still tells the runs of a channel apart.
+        // If the kernel gives no random number, the time tells the runs of a channel apart.
         let random = process::random_number().unwrap_or_else(|_| SharedChannel::now());
         Self {
             identity: Arc::new(ChannelIdentity::new(random.max(1))),

@@ -239,7 +239,7 @@ impl SharedStore {
         self.arrived.notify_one();
     }
 
-    /// Lets no thread wait for a result beyond this time from now.
+    /// Lets no thread wait for a result for longer than `timeout` from now.
     pub(super) fn limit_waits(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         queue.end_at = Some(queue.earlier_end(Monotonic::now() + timeout));
@@ -273,7 +273,7 @@ impl SharedStore {
     }
 
     /// Waits until the requests that are queued now have results. Channels that end while the disk
-    /// does not answer wait for one such time together.
+    /// does not answer share one `timeout`, so their waits do not add up.
     pub(super) fn settle(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         let last = queue.arrived;

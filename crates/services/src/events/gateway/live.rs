@@ -292,8 +292,8 @@ pub struct GatewayStatus {
     pub waiting_bytes: usize,
 }
 
-/// A gateway in operation: events of one channel that consumers at another channel want cross to
-/// it.
+/// A gateway in operation. It passes events of one channel, the source, to another, the
+/// destination, if consumers there want them.
 ///
 /// An event crosses if its time to live is above 0; each gateway decrements it. No channel of this
 /// crate takes an event from other channels of this crate twice, even in rings and meshes of up to
