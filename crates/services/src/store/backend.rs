@@ -18,7 +18,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct StoreFile {
     backend: Box<dyn StorageBackend>,
-    /// A duplicate of the backend's file, if the file is locked as a whole too.
+    /// A duplicate of the backend's file, if the whole file is locked too. The drop unlocks the
+    /// file through it.
     locked: Option<File>,
 }
 

@@ -197,8 +197,8 @@ pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = Recor
     })
 }
 
-/// Returns the changes of keys from `from` on, in the order of their keys. If both have a change of
-/// a key, the one in `newer` is returned.
+/// Returns the changes of keys from `from` on, in the order of their keys. If both maps have a
+/// change of a key, returns the change in `newer`.
 fn merged<'c>(
     [older, newer]: [&'c PendingChanges; 2],
     from: &'c [u8],

@@ -91,7 +91,7 @@ struct SharedStore {
     writer: Mutex<Writer>,
     /// Notified when a checkpoint beside commits ends.
     checkpointed: Condvar,
-    /// `None` if the store is over backends.
+    /// The path of the database; `None` for a store over backends.
     path: Option<PathBuf>,
     kind: RecordFormat,
     /// The file of the database. It is locked.
@@ -100,7 +100,7 @@ struct SharedStore {
 
 /// The state that readers see.
 struct View {
-    /// `None` after an error, until the database is opened again.
+    /// The records as of a checkpoint; `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
     /// The last change of each key in the full part of the log, which a checkpoint writes to the
     /// database or was to write; `None` is a deletion.
@@ -116,8 +116,8 @@ struct Writer {
     database: Option<Arc<OpenDatabase>>,
     /// Openings for reading, which some readers may still use.
     previews: Vec<Weak<OpenDatabase>>,
-    /// `None` before the first checkpoint, and after an error of the log; a new log then begins
-    /// before the next commit.
+    /// The log that takes commits; `None` before the first checkpoint, and after an error of the
+    /// log; a new log then begins before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
     /// True if the database names a log.
@@ -421,7 +421,7 @@ impl SharedStore {
     }
 
     /// Makes a checkpoint of all changes. If an error ends the log, begins a new log, which writes
-    /// them once more.
+    /// the changes once more.
     fn checkpoint_or_begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let log_id = writer.log.as_ref().map(WriteAheadLog::id);
         match self.checkpoint(writer, None, log_id) {
@@ -506,8 +506,8 @@ impl SharedStore {
             }
             _ => {
                 writer.needs_both_parts = true;
-                // If it is not current, a reader has opened the database again, and this opening
-                // has no access any more.
+                // If `database` is not current, a reader has opened the database again, and this
+                // opening has no access any more.
                 if is_current {
                     let _ = self.read_again(writer);
                 }
