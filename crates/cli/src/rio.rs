@@ -246,8 +246,8 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
     let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
     let has_owner = users().any(|report| report.field("journal").is_some());
-    // A process whose program is on the interface reports most about the interface, so its report
-    // comes first.
+    // A process whose XDP program is on the interface reports most about the interface, so its
+    // report comes first.
     let user = users().max_by_key(|report| steers(report));
     let unread = found.silent_sockets;
     let found = match (user, steering_refusal()) {

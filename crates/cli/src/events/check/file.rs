@@ -51,7 +51,7 @@ pub(super) struct FilePublication {
     /// Maximum number of publications that use the entry at a time.
     max_users: usize,
     pub(super) event_type: EventType,
-    /// `None` if the supplier may push events of any source.
+    /// The source of the events; `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
     pub(super) period: Option<Nanos>,
     pub(super) jitter: Nanos,
