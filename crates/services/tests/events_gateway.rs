@@ -383,7 +383,8 @@ fn gateway_that_connects_again_has_one_outlet() {
     let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
     let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
     let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
-    // A gateway that loses the answers to its calls repeats them, and only its last outlet stays.
+    // A gateway repeats a call whose answer it has lost. So it may open several outlets, and only
+    // the last one stays.
     let first = open();
     let opened: Vec<_> = (0..100).map(|_| open()).collect();
     let last = &opened[99];

@@ -45,7 +45,7 @@ pub(super) struct AdmissionState {
     /// The endpoint of each task's reference. `None` if the reference has the addresses of the pool
     /// or of the ORB, because no endpoint was free or there is no pool.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
-    /// `None` before [`SharedTaskRegistry::set_dispatch`].
+    /// The dispatch of task references; `None` before [`SharedTaskRegistry::set_dispatch`].
     dispatch: Option<TaskDispatch>,
     last_token: u64,
     saves: SaveQueue,

@@ -200,7 +200,7 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeT
     assert_eq!(registry.renew(task.task, OWN, 2 * lease, 10 * MS), Err(RegistryRefusal::KernelRefused));
     let changed = registry.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
     assert_eq!(changed, Err(RegistryRefusal::KernelRefused));
-    // The last job may run until its deadline, so its share is in use until then.
+    // The last job may run until its deadline, so the task's share is in use until then.
     let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(registry.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(registry.admit(&pinned, &client(), OWN, 110 * MS));

@@ -132,7 +132,7 @@ impl Default for RegistryLimits {
 /// A task that the server has promised to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The task.
+    /// The id of the task.
     pub task: TaskId,
     /// The core that runs the task.
     pub core: CoreId,
@@ -283,7 +283,7 @@ pub struct TaskRecord {
 /// The use of a core in a [`RegistrySnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreUse {
-    /// The core.
+    /// The id of the core.
     pub core: CoreId,
     /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,

@@ -137,8 +137,8 @@ impl Drop for OpenDatabase {
 }
 
 /// The records as of a checkpoint. Later checkpoints of the same opening do not change the pages of
-/// these records. Reading them takes no lock that a checkpoint holds over a sync; beginning a
-/// transaction of redb does.
+/// these records. Reading the records takes no lock that a checkpoint holds during a sync, but
+/// beginning a transaction of redb does.
 pub(super) struct Snapshot {
     records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     database: Arc<OpenDatabase>,

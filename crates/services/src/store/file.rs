@@ -668,8 +668,8 @@ impl Store for FileStore {
                 writer = shared.checkpointed.wait(writer);
                 continue;
             }
-            // The batch is in none of the checkpoints before its own, so it has not been applied if
-            // one of them fails.
+            // The checkpoints that may come first do not contain the batch, so the batch has not
+            // been applied if one of them fails.
             if writer.log.is_none() {
                 shared.begin_log(&mut writer)?;
             } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {

@@ -141,7 +141,7 @@ impl ChannelFile {
     }
 }
 
-/// Reads a channel file.
+/// Parses the text of a channel file.
 pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
     let document = parse_document(text)?;
     let mut root = TomlTable::root(text, &document);

@@ -20,8 +20,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::events) struct DurablePart {
     store: EventStore,
     retention: Retention,
-    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves
-    /// nothing in the store.
+    /// The stream of the channel; empty until the channel has its plain keys, so that a channel
+    /// that cannot be served leaves nothing in the store.
     stream: OnceLock<DurableStream>,
     requests: WaitGate,
     unstored: Arc<UnstoredCounts>,

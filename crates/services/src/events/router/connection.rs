@@ -22,7 +22,7 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
     Direct,
-    /// A sender calls the consumer.
+    /// The thread of the consumer's queue, its sender, calls the consumer.
     Queued,
     Pulled,
 }
