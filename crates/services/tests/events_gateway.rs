@@ -93,7 +93,8 @@ fn crossing(event_type: EventType, source: i32, ttl: i32) -> Event {
 }
 
 /// Serves a gateway in the ORB of `from`, which passes events from the channel of `from` to the
-/// channel of `to`. The reference of the latter goes through its text, as in another process.
+/// channel of `to`. The reference of the channel of `to` is made from its text, as in another
+/// process.
 fn gateway(from: &Site, to: &Site, settings: GatewayBuilder) -> Gateway {
     let there: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
         from.orb.string_to_reference(&to.channel.reference().to_string()).unwrap();

@@ -223,8 +223,8 @@ fn supplier_that_connects_again_goes_on_with_its_meter() {
     first.push(&[event(A, 1)]).unwrap();
     wait_until(|| scene.channel.statistics().published == 1);
     first.disconnect_push_consumer().unwrap();
-    // The supplier connects again with another source, on another proxy, so its next event is
-    // surplus.
+    // The supplier connects again with another source, on another proxy. It continues with its
+    // meter, so the next event is surplus.
     let second = supply(&remote, &publishing(&[(A, 2)], 102)).unwrap();
     second.push(&[event(A, 2)]).unwrap();
     wait_until(|| scene.channel.statistics().published == 2);

@@ -401,7 +401,8 @@ fn changed_octets_never_end_the_program() {
     for _ in 0..200 {
         let mut changed = whole.clone();
         for _ in 0..1 + random.below(40) {
-            // The first pages have the structure of the database, so half of the changes are there.
+            // The first pages have the structure of the database, so on average more than half of
+            // the changes are there.
             let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
             changed[random.below(bound)] ^= 1 << random.below(8);
         }

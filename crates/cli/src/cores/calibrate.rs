@@ -139,7 +139,7 @@ fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
 }
 
 /// Calls an operation without arguments as a task of a core pool, `count` times. Returns the
-/// recorded processor times of these calls.
+/// processor times that the server has recorded for these calls.
 fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usize) -> Result<MeasuredJobs, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;

@@ -102,8 +102,8 @@ struct SharedStore {
 struct View {
     /// The records as of a checkpoint; `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
-    /// The last change of each key in the full part of the log, which a checkpoint writes to the
-    /// database or was to write; `None` is a deletion.
+    /// The last change of each key in the part of the log that is full. A checkpoint writes these
+    /// changes to the database; after an error, the next one does. A value of `None` is a deletion.
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
@@ -440,9 +440,9 @@ impl SharedStore {
         database.snapshot(self.path())
     }
 
-    /// Begins the next generation in the other part of the log, and a thread that writes the
-    /// changes of the full part to the database. The last checkpoint must have succeeded, so that
-    /// the database does not need the other part.
+    /// Begins the next generation in the part of the log that is not full, and a thread that writes
+    /// the changes of the full part to the database. The last checkpoint must have succeeded, so
+    /// that the database does not need the part that is overwritten.
     fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) {
         let database = self.database(writer);
         let generation = writer.generation.wrapping_add(1);
@@ -457,7 +457,8 @@ impl SharedStore {
             Arc::clone(&view.written)
         };
         let Ok(database) = database else {
-            // Commits continue in the other part of the log. A later checkpoint opens the database.
+            // Commits continue in the part of the log that is not full. A later checkpoint opens
+            // the database.
             writer.needs_both_parts = true;
             return;
         };

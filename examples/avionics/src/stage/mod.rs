@@ -172,7 +172,7 @@ impl Observed {
         }
     }
 
-    /// Gets the final numbers. The server must still run.
+    /// Gets the final numbers of the channel and the tasks. Call it while the server runs.
     fn collect(&mut self) -> Result<()> {
         self.channel.as_mut().map_or(Ok(()), ChannelView::refresh)?;
         self.tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect)

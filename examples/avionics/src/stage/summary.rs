@@ -46,7 +46,8 @@ fn standing(machine: &Machine) -> &'static str {
 /// Findings of the run, apart from the clients' calls.
 #[derive(Clone, Copy)]
 pub(super) struct Findings<'a> {
-    /// The admitted tasks and the recorded jobs; `None` if the server admits no tasks.
+    /// The admitted tasks with the jobs that the server has recorded; `None` if the server admits
+    /// no tasks.
     pub(super) tasks: Option<&'a AdmittedTasks>,
     /// The event channel; `None` if the clients call the computer
     /// ([`Form::Direct`](crate::Form::Direct)).

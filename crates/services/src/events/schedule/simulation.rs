@@ -62,7 +62,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     load.consumers.push(consumer(7, "type 16 or type 17"));
     supplier(&load, 1, publication(16, 1, 10 * MS, 4 * MS, 0)).unwrap();
     load.publications.push(publication(16, 1, 10 * MS, 4 * MS, 0));
-    // The second job needs 8 ms and is delayed by 4 ms.
+    // The second job needs 8 ms and is delayed by 4 ms, so it misses its deadline of 10 ms.
     let refusal = supplier(&load, 2, publication(17, 1, 10 * MS, 8 * MS, 1)).unwrap_err();
     assert_eq!((refusal.peer, refusal.proxy, refusal.consumer), (RefusedPeer::Supplier, 2, Some(7)));
     assert_eq!((refusal.lane, refusal.core, refusal.deadline_excess()), (5, 0, None));
