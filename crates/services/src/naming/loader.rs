@@ -18,7 +18,7 @@ const CHUNK_SIZE: usize = 64 << 10;
 pub(super) struct Loader {
     state: State,
     context: ContextId,
-    /// The bindings of the context, or of each part of it.
+    /// One run with all bindings of the context, or a run for each of its parts.
     parts: Vec<BindingRun>,
 }
 

@@ -39,8 +39,8 @@ pub(super) const FORMAT: &str = "file format";
 /// Name of the number that each checkpoint increases.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
-/// Name of the random number that identifies a store. A backup gets a new one. Stores of earlier
-/// versions have none.
+/// Name of the random number that identifies a store. A backup gets another number. Stores of
+/// earlier versions have no number.
 pub(super) const STORE_ID: &str = "store id";
 pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 

@@ -96,8 +96,8 @@ pub(super) enum LaneEnd {
 
 impl LaneEnd {
     /// Maximum number of events that may be sent together. Each event to a channel of CORBA's Event
-    /// Service is a separate call. After a failed call in a longer batch, the gateway would repeat
-    /// events that the channel has received.
+    /// Service is a separate call, so a batch has one event: after a failed call in a longer batch,
+    /// the gateway would repeat events that the channel has received.
     pub(super) const fn max_batch(&self) -> usize {
         if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
     }

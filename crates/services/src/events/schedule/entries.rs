@@ -183,8 +183,8 @@ impl PublicationEntry {
 ///
 /// A dependency names the entry by its `rt_info`. One consumer may name it at a time, unless
 /// [`max_users`](Self::max_users) permits more. A consumer whose dependencies name several entries
-/// has the longest of their execution times, unless an entry leaves the time to the publications,
-/// and the shortest of their deadlines.
+/// has the longest of their execution times and the shortest of their deadlines. If one of the
+/// entries leaves the execution time to the publications, so does the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionEntry {
     pub(super) rt_info: i32,
