@@ -54,7 +54,8 @@ const MAX_SPARE_EVENTS: usize = 64;
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
-    /// The empty lists of the thread's last push or expiry, whose memory the next one uses.
+    /// The empty lists of the thread's last push or expiry, whose memory the next push or expiry
+    /// uses.
     static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
@@ -756,8 +757,8 @@ impl Drop for NestedPush {
     }
 }
 
-/// When the servant that owns this value is dropped, the drop ends the channel and settles its
-/// store.
+/// Ends the channel, and waits for the commit of its events, when the servant that owns this value
+/// is dropped.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {

@@ -420,8 +420,8 @@ impl Stored {
     }
 }
 
-/// The head while a thread runs a batch. The drop, even during a panic, returns the head and the
-/// results to the queue.
+/// The state and the revision while a thread runs a batch. The drop, even during a panic, returns
+/// them and the results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
     number: usize,

@@ -30,7 +30,7 @@ const MAX_DESTINATION: usize = 200;
 
 pub(in crate::events) struct Federation {
     identity: Arc<ChannelIdentity>,
-    /// The lock is not held while another one is taken.
+    /// The lock is not held while another lock is taken.
     known: PiMutex<Known>,
 }
 

@@ -410,7 +410,7 @@ mod tests {
         let taken = (0..10_000).take_while(|_| is_taken()).count();
         assert!((100..=130).contains(&taken), "{taken}");
         stands.store(false, Ordering::SeqCst);
-        // An acknowledged request waits for room.
+        // A request with an acknowledgement waits for room.
         assert_eq!(append(&stream, b"last").unwrap(), taken as u64 + 1);
     }
 

@@ -599,7 +599,7 @@ impl SharedGateway {
         }
     }
 
-    /// Leaves the source, sends the events that wait for at most [`DRAIN_TIMEOUT`], and ends the
+    /// Leaves the source, sends the waiting events for at most [`DRAIN_TIMEOUT`], and ends the
     /// gateway.
     fn finish(&self, ends: &Ends) {
         if let Some(source) = &ends.source {
