@@ -523,7 +523,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
     let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
-    // The log takes 10,000 octets, and only the database takes more than a mebioctet.
+    // The log takes a commit of 10,000 octets. Only the database takes a commit of more than 1 MiB.
     let values = [vec![1; 10_000], vec![1; 1 << 20]];
     for operation in 0..60 {
         disk.fail_after(Some(operation / values.len()));
@@ -642,7 +642,7 @@ fn open_store_is_locked_even_after_an_error() {
     let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let refused = message(FileStore::with_backends(disk.files(), KIND));
     assert!(refused.contains("the store is in use by another process"), "{refused}");
-    // The log takes 10 octets, and only the database takes three mebioctets.
+    // The log takes a commit of 10 octets. Only the database takes a commit of 3 MiB.
     for value in [vec![2; 10], vec![2; 3 << 20]] {
         disk.fail_after(Some(0));
         assert!(store.commit(first, &[RecordChange::Put(b"b", &value)], Durability::Synced).is_err());

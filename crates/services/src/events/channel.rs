@@ -757,8 +757,8 @@ impl Drop for NestedPush {
     }
 }
 
-/// Ends the channel, and waits for the commit of its events, when the servant that owns this value
-/// is dropped.
+/// When the servant that owns this value is dropped, ends the channel and waits, for a limited
+/// time, until the channel's queued events have results.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {

@@ -57,7 +57,7 @@ fn read_slowly(store: &dyn Store, beside: impl FnOnce()) -> Result<Records, Stor
     Ok(records)
 }
 
-/// Replaces all records several times, so that redb uses the pages of the replaced ones again.
+/// Replaces all records several times, so that redb uses the pages of the replaced records again.
 /// Returns the last revision.
 fn replace_often(store: &dyn Store, mut revision: Revision) -> Revision {
     for value in 2..8 {
