@@ -245,8 +245,9 @@ fn stream_to_text(stream: &StatusFields) -> String {
 }
 
 /// Restores the settings that a killed process has left on the interface, and returns the output of
-/// `corelane rio clean`. Settings are not restored if a trusted report names a journal. Reports of
-/// untrusted users do not replace the examination of the interface.
+/// `corelane rio clean`. Settings are not restored if a trusted report names a journal, because the
+/// process that owns them is alive. Reports of untrusted users do not replace the examination of
+/// the interface.
 ///
 /// # Errors
 /// If the settings cannot be restored.
@@ -254,8 +255,8 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
     let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
     let has_owner = users().any(|report| report.field("journal").is_some());
-    // A process whose program is on the interface reports most about the interface, so its report
-    // comes first.
+    // A process whose XDP program is on the interface reports most about the interface, so its
+    // report is preferred.
     let user = users().max_by_key(|report| steers(report));
     let unread = found.silent_sockets;
     let found = match (user, steering_refusal()) {

@@ -282,9 +282,9 @@ fn server_enforces_rates_if_it_is_asked_to() {
 
 #[test]
 fn server_charges_the_mode_of_its_pool() {
-    // The reading of a request costs 30 us. It delays a request by 60 us, for one reading before
-    // the request and its own. It also counts as 30 us of work above the job. The hand-over costs
-    // 30 us.
+    // The reading of a request costs 30 us. A request is delayed by 60 us, for the reading of one
+    // earlier request and for its own reading. A reading also counts as 30 us of work above the
+    // job. The hand-over costs 30 us.
     for (mode, response) in [("bound", 10_000_000), ("manager", 10_120_000), ("leader-followers", 10_120_000)] {
         let server = AdmissionServer::start_with("1", &["--mode", mode]);
         let file = "[[task]]\nname = 'first'\nexecution = '10ms'\nperiod = '100ms'\n";

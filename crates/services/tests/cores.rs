@@ -332,7 +332,8 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
             continue;
         }
         let by_long = report(&long.unwrap().target.unwrap()).unwrap();
-        // Each job runs alone, so it has the level in the middle.
+        // Each job is alone on its core, so deadline order gives it 49, the middle of the
+        // priorities.
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
     }
@@ -426,7 +427,7 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
     let spec = TaskSpec { target: Some(target), operation: "report".to_owned(), ..task("t", MS, 20 * MS) };
     let of_task = tasks.admit(&spec).unwrap().target.expect("a task reference");
     // The first request on the connection is not a job, because the task declares another
-    // operation. Later ones arrive at the bound thread.
+    // operation. Later requests arrive at the bound thread.
     for expected in [1, 2] {
         assert!(!of_task.with_timeout(Duration::from_secs(60)).non_existent().unwrap());
         assert_eq!(report(&of_task).unwrap().1, 98);

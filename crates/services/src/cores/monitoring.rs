@@ -51,8 +51,8 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
     }
 }
 
-/// Returns up to `most` records of jobs from number `first` on, and before them the number from
-/// which to ask next.
+/// Returns the number from which to ask next, and up to `most` records of jobs from number `first`
+/// on.
 pub(super) fn recorded_jobs(pool: Option<&CorePool>, first: u64, most: u32) -> (u64, idl::JobRecords) {
     let Some(pool) = pool else { return (first, Vec::new()) };
     let batch = pool.recorded_jobs(first, usize::try_from(most).unwrap_or(usize::MAX));

@@ -26,7 +26,8 @@ pub(super) const HEADER_BYTES: usize = 64;
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
 
-/// The type and source of the events of CORBA's Event Service, which have neither.
+/// The type and source that the channel gives to events of CORBA's Event Service, which have
+/// neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CosEvents {
     pub(super) event_type: EventType,

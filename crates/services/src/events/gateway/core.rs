@@ -121,8 +121,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         Some(lane)
     }
 
-    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or
-    /// the destination is lost. The caller answers with [`delivered`](Self::delivered) or
+    /// Takes the next events of a lane to send, at most `max`; none if no event waits or the
+    /// destination is lost. The caller answers with [`delivered`](Self::delivered) or
     /// [`failed`](Self::failed).
     pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {
