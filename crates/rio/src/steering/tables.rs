@@ -436,7 +436,9 @@ mod tests {
         let (pass, drop) = (SteeringDecision::Pass, SteeringDecision::Drop);
         assert_eq!(routes, [pass, pass, pass, drop, pass, drop]);
         steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
-        steering.set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None }).unwrap();
+        steering
+            .set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .unwrap();
         steering.set_xdp_socket_present(LANE, 0, true).unwrap();
         assert_eq!(steering.steer(&frame, 0, 1_000_001), SteeringDecision::Ring { slot: 2 });
         assert_eq!(steering.steer(&frame, 1, 1_000_001), drop);

@@ -16,7 +16,7 @@ use super::bridge::BridgeCounts;
 use super::delivering::Deliverer;
 use super::publishing::Publisher;
 use super::{Backbone, BackboneError, BackboneMessage, MemoryBackbone};
-use crate::events::durable::{EventStore, Retention, RECORD_FORMAT};
+use crate::events::durable::{EventStore, RECORD_FORMAT, Retention};
 use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef};
 use crate::events::idl::rtec_event_channel_admin::{ConsumerQOS, Dependency};
 use crate::events::idl::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
