@@ -88,7 +88,7 @@ impl Channel {
 }
 
 /// The object of the destination that takes the events of one lane.
-pub(super) enum LaneEnd {
+pub(in crate::events) enum LaneEnd {
     Federated(FederatedChannelRef),
     Rtec(ProxyPushConsumerRef),
     Cos(cos_admin::ProxyPushConsumerRef),

@@ -34,7 +34,7 @@ impl BackOff {
     }
 
     /// Counts a further failure, and returns the delay after it.
-    pub(super) fn next_delay(&mut self) -> Duration {
+    pub(in crate::events) fn next_delay(&mut self) -> Duration {
         let doubled = self.policy.first_delay.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.failures = (self.failures + 1).min(31);
         let delay = doubled.min(self.policy.max_delay);
