@@ -1,7 +1,7 @@
 //! The half of a bridge that delivers the events of other bridges to its channel.
 //!
 //! A message is acknowledged to the backbone after the channel has taken its events, so each event
-//! is delivered at least once. The channel knows the events that it has got.
+//! is delivered at least once. The channel recognizes an event that it has received before.
 
 use std::time::Duration;
 

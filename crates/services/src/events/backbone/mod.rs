@@ -1,5 +1,4 @@
-//! Backbones: message systems that keep events for channels of other processes until these have
-//! them.
+//! Backbones: message systems that keep events until each of several channels has them.
 //!
 //! [`Backbone`] is a connection to such a system. A [`Bridge`] is a process beside a channel: it
 //! publishes the events of a durable channel, and delivers those of other bridges to its channel.

@@ -1,8 +1,8 @@
 //! The half of a bridge that publishes the events of a durable channel.
 //!
 //! The position is in the channel's store, as that of a named consumer. An event is acknowledged to
-//! the store after the backbone keeps it, so each event is published at least once. The identity of
-//! an event tells the receiving channel that a copy is one.
+//! the store after the backbone keeps it, so each event is published at least once. The receiving
+//! channel recognizes a copy by the identity of the event.
 
 use std::time::Duration;
 
