@@ -299,6 +299,11 @@ fn server_charges_the_mode_of_its_pool() {
         let served = &top["pool"];
         assert_eq!(served["not_bound"], 0, "{mode}: {served}");
         assert_eq!(served["handed_over"].as_u64() > Some(0), mode == "manager", "{mode}: {served}");
+        assert_eq!(served["led"].as_u64() > Some(0), mode == "leader-followers", "{mode}: {served}");
+        assert_eq!(served["without_thread"], 0, "{mode}: {served}");
+        let view = text(&cores(&["top", "--once", "--at", &server.at], ""));
+        let led = format!(" handed over, {} run by their reader, ", served["led"]);
+        assert!(view.contains(&led) && view.contains(", 0 refused without a thread\n"), "{view}");
     }
 }
 

@@ -435,6 +435,25 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
 }
 
 #[test]
+fn monitor_counts_requests_without_a_thread() {
+    let config = CorePoolConfig::default().threads_per_core(1).max_threads(2).refuse_without_thread(true);
+    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", config);
+    let (_client, tasks, target) = scene.client();
+    let of_tasks = [0, 1, 2].map(|number| {
+        let spec = TaskSpec { target: Some(target.clone()), ..task(&format!("t{number}"), MS, 100 * MS) };
+        tasks.admit(&spec).unwrap().target.expect("a task reference")
+    });
+    assert_eq!(tasks.monitor().unwrap().3.without_thread, 0);
+    for of_task in &of_tasks[..2] {
+        assert!(report(of_task).unwrap().2.starts_with("cores/b"));
+    }
+    assert_eq!(report(&of_tasks[2]).unwrap_err().kind(), Kind::Transient);
+    let measured = tasks.monitor().unwrap().3;
+    assert!(measured.without_thread > 0 && measured.led == 0, "{measured:?}");
+    assert_eq!((measured.counts.not_bound, scene.pool.counts().without_thread), (0, measured.without_thread));
+}
+
+#[test]
 fn end_of_a_lease_frees_the_thread_of_the_task() {
     let scene = PoolScene::new();
     let (_client, tasks, target) = scene.client();

@@ -46,6 +46,8 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
             without_task: counts.requests_without_task,
         },
         best_effort: pool.map(CorePool::best_effort_uses).unwrap_or_default().iter().map(reported_use).collect(),
+        led: counts.led,
+        without_thread: counts.without_thread,
     }
 }
 
