@@ -353,6 +353,18 @@ fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCou
     counts
 }
 
+/// Returns true after the beginning of a shutdown, which destroys the POA of the objects and then
+/// waits for its requests.
+fn has_shutdown_begun(scene: &Scene) -> bool {
+    scene.orb.root_poa().children().is_empty()
+}
+
+/// Shuts the ORB of a scene down. Returns the operations that had ended when the shutdown ended.
+fn shut_down(scene: &Scene) -> Vec<u32> {
+    scene.orb.shutdown(true).unwrap();
+    scene.state.steps.0.lock().clone()
+}
+
 #[test]
 fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
     let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("running").cores([0]));
@@ -364,10 +376,11 @@ fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         scene.set(&[]);
         assert_eq!(scene.pool.counts().currently_bound_connections, 1);
-        let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
+        let end = scope.spawn(|| shut_down(&scene));
+        wait_until(|| has_shutdown_begun(&scene));
         scene.state.open.store(true, Ordering::SeqCst);
         assert_eq!(call.join().unwrap().native, 40);
-        end.join().unwrap();
+        assert_eq!(end.join().unwrap(), [7]);
     });
     assert_eq!(scene.pool.counts().currently_bound_connections, 0);
 }
@@ -481,7 +494,10 @@ mod modes {
     use corelane_tests::core_pool::{ByName, HOLD, STEP, Scene, step, task};
     use corelane_tests::real_time::{RawClient, fifo_orb, wait_until};
 
-    use super::{ROUNDS, bound_threads, call_back_during_nested_calls, change_tasks_under_calls, serve_over};
+    use super::{
+        ROUNDS, bound_threads, call_back_during_nested_calls, change_tasks_under_calls, has_shutdown_begun, serve_over,
+        shut_down,
+    };
 
     const READING: [CorePoolMode; 2] = [CorePoolMode::Manager, CorePoolMode::LeaderFollowers];
 
@@ -818,10 +834,11 @@ mod modes {
             std::thread::scope(|scope| {
                 let call = scope.spawn(|| step(&object, &HOLD, 7).unwrap());
                 wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-                let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
+                let end = scope.spawn(|| shut_down(&scene));
+                wait_until(|| has_shutdown_begun(&scene));
                 scene.state.open.store(true, Ordering::SeqCst);
                 assert_eq!(call.join().unwrap().native, 40, "{mode:?}");
-                end.join().unwrap();
+                assert_eq!(end.join().unwrap(), [0, 7], "{mode:?}");
             });
         }
     }
