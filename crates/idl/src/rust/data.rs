@@ -20,6 +20,9 @@ impl Generator<'_> {
         let copy: &[&str] = if self.is_copy(id) && !exception { &["Copy"] } else { &[] };
         let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
         self.derive(id, copy, exact, out);
+        if self.is_without_padding(id) {
+            out.line("#[repr(C)]");
+        }
         if members.is_empty() {
             out.line(&format!("pub struct {name};"));
         } else {

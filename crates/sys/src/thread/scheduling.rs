@@ -305,12 +305,6 @@ pub fn current_core() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Lets other threads of the calling thread's core run, if any are ready.
-pub fn yield_core() {
-    // SAFETY: the call takes no arguments, and accesses no memory of this process.
-    let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_yield) });
-}
-
 /// Returns the number of cores that the machine has online, whether or not this process may use
 /// them; at least 1.
 pub fn online_cores() -> usize {

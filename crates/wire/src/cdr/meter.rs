@@ -77,6 +77,10 @@ impl<'a> MemoryMeter<'a> {
         self.refusal.get()
     }
 
+    pub(super) fn set_refusal(&self, refusal: MemoryRefusal) {
+        self.refusal.set(Some(refusal));
+    }
+
     #[inline]
     pub(super) fn charge(&self, octets: usize, limit: usize) -> Result<(), CdrError> {
         let spent = self.charged_bytes.get().saturating_add(octets);
