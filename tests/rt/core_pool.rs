@@ -676,6 +676,44 @@ mod modes {
     }
 
     #[test]
+    fn few_messages_besides_jobs_are_read_above_tasks_between_two_jobs() {
+        for mode in READING {
+            let scene = Scene::new(fifo_orb(), named(mode, "flood").cores([0]));
+            scene.set(&[task(1, 0, 40)]);
+            let client = Orb::new().unwrap();
+            let [object, plain] = ["task-1", "plain"].map(|id| scene.object(&client, id));
+            let mut raw = RawClient::for_object(&object);
+            let read_above_tasks = || scene.pool.counts().requests_without_task;
+            for round in 1..=3 {
+                raw.set_target(&object);
+                assert_eq!(raw.send("step", None, Some(0)), raw.receive_reply_id());
+                raw.set_target(&plain);
+                let sent: BTreeSet<u32> = (0..100).map(|_| raw.send("step", None, Some(1))).collect();
+                let received: BTreeSet<u32> = sent.iter().map(|_| raw.receive_reply_id()).collect();
+                assert_eq!(received, sent, "{mode:?}");
+                assert_eq!(read_above_tasks(), 4 * round, "{mode:?}");
+            }
+            // A LocateRequest as the first message of a connection brings it to the reader, which
+            // counts the next one.
+            object.validate_connection().unwrap();
+            object.validate_connection().unwrap();
+            for number in 0..5 {
+                step(&plain, &STEP, number).unwrap();
+            }
+            assert_eq!(read_above_tasks(), 12 + 3, "{mode:?}");
+            // The connection stays with the threads without a task until its next job.
+            for number in 0..5 {
+                object.validate_connection().unwrap();
+                step(&plain, &STEP, number).unwrap();
+            }
+            assert_eq!(read_above_tasks(), 12 + 3, "{mode:?}");
+            assert_eq!(step(&object, &STEP, 2).unwrap().native, 40, "{mode:?}");
+            step(&plain, &STEP, 3).unwrap();
+            assert_eq!(read_above_tasks(), 16, "{mode:?}");
+        }
+    }
+
+    #[test]
     fn pipelined_requests_run_one_after_another_in_each_mode() {
         for mode in READING {
             let scene = Scene::new(fifo_orb(), named(mode, "piped").cores([0, 1]));

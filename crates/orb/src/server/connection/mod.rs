@@ -77,6 +77,9 @@ pub(crate) struct Connection {
     /// `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
+    /// Number of messages besides jobs that the reader of a core pool has read since the last job.
+    /// Written, relaxed, by the thread that has the read lock.
+    pub(in crate::server) messages_since_job: AtomicU32,
     bound_band: AtomicU32,
     /// CORBA priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
@@ -135,6 +138,7 @@ impl Connection {
             memory_use: MemoryUse::new(memory_budget),
             waits_for_room: AtomicBool::new(false),
             group: ConnectionGroup::default(),
+            messages_since_job: AtomicU32::new(0),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),
             request_bounds,
