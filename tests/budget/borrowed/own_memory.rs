@@ -10,7 +10,7 @@ use std::time::Duration;
 use corelane::{
     CdrError, Completion, Octets, Orb, ResultMemory, SystemException, SystemExceptionKind as Kind, Transports,
 };
-use corelane_net::Tcp;
+use corelane_net::TcpTransport;
 use corelane_sys::counters;
 use corelane_tests::scripted::{self, REPLY, ScriptedServer, message, reply_start};
 use corelane_tests::stream_wrapper::wrap_streams;

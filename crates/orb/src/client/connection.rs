@@ -466,7 +466,7 @@ impl ClientConnection {
 
     /// Marks the connection as broken while the rest of a reply is read past its buffer, and returns
     /// how the reads wait. [`end_direct_read`](Self::end_direct_read) ends this state.
-    pub(crate) fn begin_direct_read(&mut self, due: CallDeadline) -> Result<Wait, ExchangeError> {
+    pub(crate) fn begin_direct_read(&mut self, due: CallDeadline) -> Result<WaitLimit, ExchangeError> {
         let wait = self.apply_timeout(due)?;
         self.is_broken = true;
         Ok(wait)

@@ -8,7 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use corelane_net::Wait;
+use corelane_net::WaitLimit;
 use corelane_wire::CdrError;
 use corelane_wire::cdr::{MessageTail, ResultMemory, TailSource};
 use corelane_wire::giop::ResponseExpected;
@@ -69,7 +69,7 @@ pub fn copy_result<T: Copy>(
 /// The bytes of a reply that are not in the connection's buffer.
 struct ConnectionTail<'c> {
     connection: &'c ClientConnection,
-    wait: Wait,
+    wait: WaitLimit,
     left: Cell<usize>,
     failure: RefCell<Option<ExchangeError>>,
 }
