@@ -158,8 +158,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if !cos.starts_with("corbaloc:") {
         return Err("the channel is neither a name nor a corbaloc URL".to_owned());
     }
-    let durable: DurableChannelRef = orb.string_to_reference(&cos).map_err(message)?;
-    let channel: FederatedChannelRef = orb.string_to_reference(&rtec).map_err(message)?;
+    // The channel need not be there yet, so its interface is not asked.
+    let object =
+        |url: &str| orb.string_to_object(url).map_err(message)?.ok_or_else(|| "the reference is nil".to_owned());
+    let durable = DurableChannelRef::unchecked_narrow(&object(&cos)?);
+    let channel = FederatedChannelRef::unchecked_narrow(&object(&rtec)?);
     let server = Server::new(&arguments.server, &arguments.stream, arguments.max_bytes)?;
     let Some(is_durable) = ask_if_durable(&durable, termination)? else { return Ok(()) };
     if !is_durable {
