@@ -1,4 +1,4 @@
-//! The program that runs the fuzz target `event_records` under the engine.
+//! The program that runs the fuzz target `event_records` under libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| corelane_fuzz::event_records(input));

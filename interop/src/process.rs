@@ -32,6 +32,24 @@ pub fn corelane(target: &Path) -> &'static Path {
     PROGRAM.get_or_init(|| build("corelane-cli", target).join("corelane"))
 }
 
+/// On the first call, builds the bridge to NATS, which is a workspace of its own, with Cargo in the
+/// folder `nats` of the target folder. Returns the path of the program.
+///
+/// # Panics
+///
+/// If it does not build.
+pub fn nats_bridge(target: &Path) -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bridges/nats/Cargo.toml");
+        let target = target.join("nats");
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(manifest).arg("--target-dir").arg(&target);
+        assert!(build.status().is_ok_and(|status| status.success()), "the bridge to NATS is not built");
+        target.join("debug").join("corelane-nats")
+    })
+}
+
 /// On the first call, builds the programs of the guides with Cargo in the target folder. Returns
 /// the folder of the programs.
 ///
@@ -43,8 +61,12 @@ pub fn guides(target: &Path) -> &'static Path {
     PROGRAMS.get_or_init(|| build("corelane-example-guides", target))
 }
 
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 fn build(package: &str, target: &Path) -> PathBuf {
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut build = cargo();
     build.args(["build", "--quiet", "--locked", "--bins", "--package", package, "--target-dir"]).arg(target);
     let is_built = build.status().is_ok_and(|status| status.success());
     assert!(is_built, "the programs of {package} are not built");

@@ -1,5 +1,7 @@
 //! CORBA's Event Service between Corelane and omniORB, JacORB and omniEvents, and the page of
-//! `corelane events serve` in Chromium.
+//! `corelane events serve` in Chromium. On request, channels that are joined by NATS.
+
+mod nats_bridge;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -70,7 +70,7 @@ impl Drop for OmniNames {
     }
 }
 
-/// Returns a new or existing folder for programs and files of the tests.
+/// Creates a folder for programs and files of the tests if it does not exist. Returns its path.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop").join(name);
     fs::create_dir_all(&folder).unwrap();

@@ -25,7 +25,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("typeprefix_of_a_file", "omniidl has no `typeprefix`"),
 ];
 
-/// The values of the constants with each repository id. `None` stands for another definition.
+/// The values of the constants with each repository id. `None` stands for a definition that is not
+/// a constant.
 type Meaning = BTreeMap<String, BTreeSet<Option<String>>>;
 
 fn add(meaning: &mut Meaning, id: &str, value: Option<String>) {

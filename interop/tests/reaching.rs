@@ -77,7 +77,8 @@ fn corelane_reaches_plain_keys_of_all_servers() {
     }
 }
 
-/// Returns a short path for a Unix socket, whose address has room for at most 107 octets.
+/// Returns a short path for a Unix socket, whose address has room for at most 107 octets. Removes
+/// an old socket at this path.
 fn socket(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("corelane-{}-{name}", std::process::id()));
     let _ = fs::remove_file(&path);

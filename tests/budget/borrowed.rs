@@ -15,6 +15,9 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::EVERY_DISPATCH;
 use corelane_tests::stream_wrapper::wrap_streams;
 
+#[path = "borrowed/own_memory.rs"]
+mod own_memory;
+
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
@@ -154,26 +157,27 @@ fn noted(transport: Arc<dyn Transport>) -> (OrbBuilder, Log) {
     (Orb::builder().transports(Transports::new(vec![transport])), log)
 }
 
+fn transport(carrier: &str) -> Arc<dyn Transport> {
+    match carrier {
+        "tcp" => Arc::new(TcpTransport::new()),
+        "unix" => Arc::new(UnixTransport),
+        _ => Arc::new(SharedMemoryTransport::default()),
+    }
+}
+
 fn nothing_is_copied(carrier: &str, dispatch: Dispatch) {
-    let transport = || -> Arc<dyn Transport> {
-        match carrier {
-            "tcp" => Arc::new(TcpTransport::new()),
-            "unix" => Arc::new(UnixTransport),
-            _ => Arc::new(SharedMemoryTransport::default()),
-        }
-    };
     let path = std::env::temp_dir().join(format!("corelane-borrowed-{}-{carrier}-{dispatch:?}", std::process::id()));
     let address = match carrier {
         "tcp" => "tcp:127.0.0.1:0".to_owned(),
         _ => format!("{carrier}:{}", path.display()),
     };
-    let (builder, servers) = noted(transport());
+    let (builder, servers) = noted(transport(carrier));
     let server = builder.pool(PoolConfig::default().dispatch(dispatch)).listen(address).build().unwrap();
     let at = Arc::new(Mutex::new("address of the argument or result", LockScope::Orb, 0..0));
     let servant = Noting { at: Arc::clone(&at), given: Octets::from(vec![3; LENGTH]) };
     let object = server.root_poa().activate(&Store::servant(servant)).unwrap();
     server.root_poa().manager().activate().unwrap();
-    let (builder, clients) = noted(transport());
+    let (builder, clients) = noted(transport(carrier));
     let client = builder.build().unwrap();
     let store = StoreRef::from_object(client.string_to_object(&object.to_string()).unwrap().unwrap());
 

@@ -155,7 +155,7 @@ impl TaskBinder for EveryObject {
     }
 }
 
-/// Makes a server with a core pool of a mode, whose only object belongs to a task.
+/// Makes a server with a core pool of this mode, whose only object belongs to a task.
 fn serve_task(mode: CorePoolMode) -> (Orb, CorePool, String) {
     require_fifo();
     let orb = sleeping().listen("tcp:127.0.0.1:0").build().unwrap();

@@ -154,7 +154,8 @@ fn nothing_is_copied(dispatch: Dispatch) {
         assert!(is_lent, "{dispatch:?}");
         places.insert(place);
     }
-    // Each of the pool's threads may still have the message of an earlier call.
+    // Each of the pool's threads may still have the message of an earlier call, so the memory may
+    // be mapped several times.
     assert!(places.len() <= 8, "{dispatch:?}: the memory was mapped {} times", places.len());
     // The ORB copies a part that does not begin at the start of a page, and a sequence that is too
     // short.
@@ -286,7 +287,8 @@ fn servants_keep_lent_octets_within_their_budget() {
     wait_until(|| scene.server.kept_memory() == 0);
 }
 
-/// A message in the short form with a reference to memory that was not lent.
+/// Returns a request in the short form of messages that end in lent octets
+/// (`corelane_wire::giop::lent`). It refers to memory that was not lent.
 fn forged(number: u64, length: u64) -> Vec<u8> {
     let body = [[0; 24].as_slice(), &number.to_le_bytes(), &length.to_le_bytes()].concat();
     let header = Header {

@@ -102,6 +102,12 @@ fn contexts_of_calls(desk: &page::DeskRef) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn results_in_own_memory(scanner: &page::ScannerRef) -> Result<(), SystemException> {
+    use page::Sample;
+    piece!("results_in_memory_of_the_caller_1");
+    Ok(())
+}
+
 mod contexts_of_servants {
     use corelane::{Context, SystemException};
 

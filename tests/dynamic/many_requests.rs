@@ -2,13 +2,15 @@
 //! sent.
 
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corelane::dynamic::{DynamicRequest, DynamicResponse, DynamicServant, RequestError, ServerRequest};
 use corelane::{
-    Any, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, SystemExceptionKind as Kind, Timeout, TypeCode,
+    Any, Canceller, Dispatch, ObjectRef, Orb, PoolConfig, Servant, SystemException, SystemExceptionKind as Kind,
+    Timeout, TypeCode,
 };
 use corelane_tests::any::{EchoRef, serve_echo};
+use corelane_tests::scripted;
 
 struct Held(Arc<Barrier>);
 
@@ -94,6 +96,28 @@ fn requests_to_remote_and_collocated_objects_are_sent_together() {
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn request_that_is_late_or_cancelled_is_ready() {
+    let client = Orb::new().unwrap();
+    let silent = scripted::serve(0, |_, _| Ok(()));
+    let silent = client.string_to_object(&format!("corbaloc::1.2@{}/Key", silent.address)).unwrap().unwrap();
+    let canceller = Canceller::new().unwrap();
+    let hasty = silent.with_timeout(Timeout::Precise(Duration::from_millis(20)));
+    for (object, kind) in [(hasty, Kind::Timeout), (silent.with_canceller(&canceller), Kind::Transient)] {
+        let mut responses = DynamicRequest::send_all_deferred([hold(&object, 1)]).unwrap();
+        if kind == Kind::Transient {
+            assert!(!responses.is_next_ready());
+            canceller.cancel();
+        }
+        let begun = Instant::now();
+        while !responses.is_next_ready() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{kind:?}: `next` would not wait");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(failure(&responses.next().unwrap().1).0, kind);
+    }
 }
 
 #[test]

@@ -59,8 +59,8 @@ fn bounded<T: Send + 'static>(what: &str, action: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Returns both ends of a connection. The last close of the first end waits up to an hour, until
-/// its unsent bytes are sent.
+/// Makes a connection, and returns both ends. The last close of the first end waits up to an hour,
+/// until its unsent bytes are sent.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

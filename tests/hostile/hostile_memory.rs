@@ -414,7 +414,7 @@ fn call_chain(object: &ObjectRef) -> Result<(), SystemException> {
     object.call(&corelane::Operation::new("chain"), |_| Ok(()), &arguments)
 }
 
-/// The nested requests are collocated, or a thread runs them that waits for the reply to its call.
+/// The nested requests are collocated, or run on a thread that waits for the reply to its own call.
 #[test]
 fn memory_of_nested_requests_is_bounded() {
     let _alone = alone();

@@ -70,8 +70,8 @@ fn every_object_answers_the_object_operations() {
     }
 }
 
-/// Returns the result or the exception of `_non_existent`, which is called by its name, because
-/// `ObjectRef::non_existent` turns OBJECT_NOT_EXIST into true.
+/// Calls `_non_existent` by its name, because `ObjectRef::non_existent` turns OBJECT_NOT_EXIST into
+/// true. Returns the result or the exception.
 fn answered(object: &ObjectRef) -> Result<bool, Kind> {
     let ask = |name| {
         let answer = object.invoke(&Operation::new(name), &|_| Ok(()));

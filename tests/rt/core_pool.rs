@@ -354,6 +354,18 @@ fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCou
     counts
 }
 
+/// Returns true after the beginning of a shutdown, which destroys the POA of the objects and then
+/// waits for its requests.
+fn has_shutdown_begun(scene: &Scene) -> bool {
+    scene.orb.root_poa().children().is_empty()
+}
+
+/// Shuts the ORB of a scene down. Returns the operations that had ended when the shutdown ended.
+fn shut_down(scene: &Scene) -> Vec<u32> {
+    scene.orb.shutdown(true).unwrap();
+    scene.state.steps.0.lock().clone()
+}
+
 #[test]
 fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
     let scene = Scene::new(fifo_orb(), CorePoolConfig::default().name("running").cores([0]));
@@ -365,10 +377,11 @@ fn running_request_is_finished_when_its_task_ends_and_when_the_orb_ends() {
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
         scene.set(&[]);
         assert_eq!(scene.pool.counts().currently_bound_connections, 1);
-        let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
+        let end = scope.spawn(|| shut_down(&scene));
+        wait_until(|| has_shutdown_begun(&scene));
         scene.state.open.store(true, Ordering::SeqCst);
         assert_eq!(call.join().unwrap().native, 40);
-        end.join().unwrap();
+        assert_eq!(end.join().unwrap(), [7]);
     });
     assert_eq!(scene.pool.counts().currently_bound_connections, 0);
 }
@@ -482,7 +495,10 @@ mod modes {
     use corelane_tests::core_pool::{ByName, HOLD, STEP, Scene, step, task};
     use corelane_tests::real_time::{RawClient, fifo_orb, wait_until};
 
-    use super::{ROUNDS, bound_threads, call_back_during_nested_calls, change_tasks_under_calls, serve_over};
+    use super::{
+        ROUNDS, bound_threads, call_back_during_nested_calls, change_tasks_under_calls, has_shutdown_begun, serve_over,
+        shut_down,
+    };
 
     const READING: [CorePoolMode; 2] = [CorePoolMode::Manager, CorePoolMode::LeaderFollowers];
 
@@ -663,6 +679,44 @@ mod modes {
     }
 
     #[test]
+    fn few_messages_besides_jobs_are_read_above_tasks_between_two_jobs() {
+        for mode in READING {
+            let scene = Scene::new(fifo_orb(), named(mode, "flood").cores([0]));
+            scene.set(&[task(1, 0, 40)]);
+            let client = Orb::new().unwrap();
+            let [object, plain] = ["task-1", "plain"].map(|id| scene.object(&client, id));
+            let mut raw = RawClient::for_object(&object);
+            let read_above_tasks = || scene.pool.counts().requests_without_task;
+            for round in 1..=3 {
+                raw.set_target(&object);
+                assert_eq!(raw.send("step", None, Some(0)), raw.receive_reply_id());
+                raw.set_target(&plain);
+                let sent: BTreeSet<u32> = (0..100).map(|_| raw.send("step", None, Some(1))).collect();
+                let received: BTreeSet<u32> = sent.iter().map(|_| raw.receive_reply_id()).collect();
+                assert_eq!(received, sent, "{mode:?}");
+                assert_eq!(read_above_tasks(), 4 * round, "{mode:?}");
+            }
+            // A LocateRequest as the first message of a connection brings it to the reader, which
+            // counts the next one.
+            object.validate_connection().unwrap();
+            object.validate_connection().unwrap();
+            for number in 0..5 {
+                step(&plain, &STEP, number).unwrap();
+            }
+            assert_eq!(read_above_tasks(), 12 + 3, "{mode:?}");
+            // The connection stays with the best-effort threads until its next job.
+            for number in 0..5 {
+                object.validate_connection().unwrap();
+                step(&plain, &STEP, number).unwrap();
+            }
+            assert_eq!(read_above_tasks(), 12 + 3, "{mode:?}");
+            assert_eq!(step(&object, &STEP, 2).unwrap().native, 40, "{mode:?}");
+            step(&plain, &STEP, 3).unwrap();
+            assert_eq!(read_above_tasks(), 16, "{mode:?}");
+        }
+    }
+
+    #[test]
     fn pipelined_requests_run_one_after_another_in_each_mode() {
         for mode in READING {
             let scene = Scene::new(fifo_orb(), named(mode, "piped").cores([0, 1]));
@@ -823,10 +877,11 @@ mod modes {
             std::thread::scope(|scope| {
                 let call = scope.spawn(|| step(&object, &HOLD, 7).unwrap());
                 wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-                let end = scope.spawn(|| scene.orb.shutdown(true).unwrap());
+                let end = scope.spawn(|| shut_down(&scene));
+                wait_until(|| has_shutdown_begun(&scene));
                 scene.state.open.store(true, Ordering::SeqCst);
                 assert_eq!(call.join().unwrap().native, 40, "{mode:?}");
-                end.join().unwrap();
+                assert_eq!(end.join().unwrap(), [0, 7], "{mode:?}");
             });
         }
     }

@@ -51,7 +51,8 @@ fn job_over_its_budget_is_demoted_until_its_end() {
             (u64::from(number) + 1, u64::from(number) + 1, 0)
         );
     }
-    // A job that sleeps does not use its budget. Then task 1 loses its budget, and task 2 gets one.
+    // This job sleeps for 20 ms, and stays within its budget of 100 ms. Then task 1 loses its
+    // budget, and task 2 gets one.
     step(&one, &REST, 20).unwrap();
     scene.set(&[task(1, 0, 40), task(2, 0, 30).rules(budget(LARGE_BUDGET, JobOverrunAction::Demote))]);
     assert_eq!(step(&one, &STEP, 0).unwrap().native, 40);

@@ -302,7 +302,8 @@ fn refused_move_leaves_the_order_of_the_deadlines_on_the_other_core() {
         &[by_deadline(1, 1, 10), by_deadline(2, 1, 30), by_deadline(3, 1, 20)],
     );
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    // The job of the refused task has no place between the jobs of core 1.
+    // The refused task 1 has no place in the order of deadlines on core 1, so the priority of task
+    // 3 does not change.
     assert_eq!(step(&objects[2], &STEP, 0).unwrap().native, above);
     scene.state.open.store(true, Ordering::SeqCst);
     holding.into_iter().for_each(|held| _ = held.join().unwrap());
@@ -323,7 +324,8 @@ fn rate_of_a_withdrawn_task_ends() {
     assert!(step(&scene.object(&other, "task-2"), &STEP, 0).unwrap().is_bound());
     set_refused(&scene, RefusedRequest::Affinity, &[limited(1), task(2, 1, 30)]);
     assert_eq!(scene.pool.take_refused_tasks().len(), 1);
-    // The threads of the lane read the connection of task 1, and check its rate.
+    // Now the threads of the lane read the connection of task 1. If the rate of the task still
+    // applied, its next job would wait for an hour.
     wait_until(|| scene.pool.counts().currently_bound_connections == 1);
     let next = std::thread::spawn(move || step(&object, &STEP, 1).unwrap());
     wait_until(|| next.is_finished());
@@ -431,7 +433,8 @@ fn task_keeps_its_promise_and_priority_if_the_task_above_it_ends_and_no_raise_is
     assert_eq!(served(&slow.target).native, 97);
     assert!(!step(&target, &REFUSE, 0).unwrap().is_bound());
     tasks.withdraw(urgent.task, &urgent.token).unwrap();
-    // The withdrawn task leaves the task registry when the share of its last job ends.
+    // The withdrawn task leaves the task registry when its share of the core, kept for its last
+    // job, is free.
     wait_until(|| tasks.snapshot().unwrap().0.iter().all(|record| record.task != urgent.task));
     // Each request for a change brings the pool up to date, even a request that fails.
     assert!(tasks.withdraw(urgent.task, &urgent.token).is_err());

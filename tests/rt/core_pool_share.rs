@@ -186,7 +186,7 @@ fn share_remains_beside_bound_connections_and_requests_that_wait() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| step(&plain, &HOLD, 1).unwrap());
         wait_until(|| scene.state.held.load(Ordering::SeqCst) == 1);
-        // One of the two threads without a task waits, and the other thread serves.
+        // One of the two best-effort threads waits, and the other thread serves.
         for number in 0..1_000 {
             assert_eq!(step(&one, &STEP, number).unwrap().native, 97);
         }
@@ -212,7 +212,8 @@ fn threads_of_a_lost_core_have_no_share_until_the_core_returns() {
     assert_eq!(of_pool.filter(|thread| thread.cores.iter().eq([0])).count(), 2);
 }
 
-/// Calls another server from a plain request. Returns the priority that the nested call has there.
+/// Calls another server from a request without a task. Returns the priority that the nested call
+/// has there.
 fn priority_of_nested_call(name: &str, share: Option<BestEffortShare>) -> i32 {
     let (scene, _, client) = scene(name, share);
     let other = Scene::new(fifo_orb(), CorePoolConfig::default().name(format!("{name}-other")).cores([0]));

@@ -191,10 +191,12 @@ impl Skeleton for Releasing {
     }
 }
 
-/// Returns the native priorities of the middle thread and of the two replies, in the order in which
-/// the thread runs and the replies are sent. The thread of the low reply holds the connection's
-/// output when the high reply must be written. If `older`, the connection is older than the pool,
-/// and its output lock has no priority inheritance.
+/// Lets a low and a high thread reply on one connection, beside a middle thread. The low thread
+/// holds the connection's output when the high reply must be written.
+///
+/// Returns the native priorities in the order in which the replies are sent and the middle thread
+/// runs. If `older`, the connection is older than the pool, and its output lock has no priority
+/// inheritance.
 fn order_of_replies(older: bool) -> Vec<u8> {
     let (stage, ready) = (Stage::new(), Arc::new(AtomicBool::new(false)));
     let middle = {

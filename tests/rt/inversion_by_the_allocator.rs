@@ -71,8 +71,8 @@ fn server() -> (Orb, ObjectRef, Arc<State>) {
     (orb, object, state)
 }
 
-/// Returns the number of high requests that had run before the low servant released the allocator's
-/// lock.
+/// Lets a low servant hold the allocator's lock, and calls `operation` at high priority. Returns 1
+/// if the high operation ended before the low servant released the lock, otherwise 0.
 fn beside_a_holder(operation: &str) -> usize {
     let (_orb, object, state) = server();
     let ports = decode_reference(&object).lanes;

@@ -94,9 +94,10 @@ fn in_a_queue_without_priorities_the_high_request_is_last() {
     assert_eq!(*reporter.priorities_run.lock(), [LOW, LOW, LOW, LOW, HIGH]);
 }
 
-/// Returns `HIGH` and `MIDDLE` in the order in which the high request and the middle thread end.
+/// Sends a request of priority `HIGH` to `pool` while a thread of priority `MIDDLE` keeps the core
+/// busy. Returns the two priorities in the order in which the request and the thread end.
 ///
-/// If `served`, the test waits for the reply before it ends the middle thread.
+/// With `served`, the test ends the middle thread only after it has received the reply.
 fn beside_a_middle_thread(pool: impl FnOnce(&Orb, &[usize]) -> ThreadpoolId, served: bool) -> Vec<i16> {
     let core = affinity(None).unwrap().iter().last().unwrap();
     let orb = fifo_orb();

@@ -156,8 +156,8 @@ fn overrun_that_ends_in_a_panic_is_reported() {
     assert_eq!(server.event_counts().execution_time_overruns, 1);
 }
 
-/// Returns a server, a client and a reference to a worker. The worker's lane has native priority
-/// 50, and an operation that overruns is lowered to native priority 2.
+/// Makes a server, a client, and the client's reference to a worker. The worker's lane has native
+/// priority 50, and an operation that overruns is lowered to native priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server = Orb::builder()

@@ -184,7 +184,7 @@ fn frames_of_a_lane_take_the_path_of_its_stream() {
     );
 }
 
-/// The client is an ordinary ORB, which does not notice the rings of the lane.
+/// The client is an ordinary ORB, which does not notice the packet rings of the server's lane.
 #[test]
 fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
     const PACKETS: u32 = 4;
@@ -214,6 +214,36 @@ fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
                 call_with(&object, 5_000);
                 assert_eq!(call_who(&object).unwrap().lane, 1);
             }
+            to_server.send(()).unwrap();
+        },
+    );
+}
+
+/// The client is a plain one. Fails if the lane's packets wait for a thread of the kernel.
+#[test]
+fn the_packets_of_a_lane_of_low_latency_are_processed_in_the_receive_context() {
+    if is_refused() {
+        return;
+    }
+    let (to_server, called) = channel::<()>();
+    in_two_namespaces(
+        move |to_client| {
+            let config = RioConfig::for_interface("rio0").attach_mode(AttachMode::Generic);
+            let transport = Arc::new(RioTransport::new(config.has_best_effort_thread(true)));
+            let server = with(&transport).listen("tcp:10.99.0.1:0").build().unwrap();
+            let class = IoClass::LowLatency { packets: 1_000_000, period: Duration::from_secs(1) };
+            let high = object(&server, lanes(&server, class), HIGH);
+            to_client.send(Some(high.to_string())).unwrap();
+            called.recv_timeout(Duration::from_secs(60)).unwrap();
+            let frames = transport.streams()[0].frame_counts.unwrap();
+            assert!(frames.receive_context_frames >= CALLS, "{frames:?}");
+            assert_eq!((frames.queued_frames, frames.undeliverable_frames), (0, 0));
+            to_client.send(None).unwrap();
+        },
+        move |reference| {
+            let client = Orb::new().unwrap();
+            let object = client.string_to_object(&reference).unwrap().unwrap();
+            (0..=CALLS).for_each(|_| assert_eq!(call_who(&object).unwrap().lane, 1));
             to_server.send(()).unwrap();
         },
     );

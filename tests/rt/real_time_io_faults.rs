@@ -26,8 +26,8 @@ mod two_namespaces;
 
 use two_namespaces::{HIGH, channel, has_xdp, in_two_namespaces, ip, is_refused, lanes, object, wait_until, with};
 
-/// Locked by each test, so that one test at a time loads programs. A test computes the number of
-/// the map of best effort from the number of the next map.
+/// Locked by each test, so that one test at a time loads XDP programs. A test computes the number
+/// of the map of best effort from the number of the next map.
 static ALONE: Mutex<()> = Mutex::new("one test at a time", LockScope::Orb, ());
 
 fn config() -> RioConfig {
@@ -58,7 +58,7 @@ fn call_with_octets(object: &ObjectRef) -> Result<(), SystemException> {
     object.invoke(&OPERATION, &write).map(drop)
 }
 
-/// Fails if a killed process leaves a program, a kernel thread, a socket or a setting.
+/// Fails if a killed process leaves an XDP program, a kernel thread, a socket or a setting.
 #[test]
 fn nothing_of_a_killed_process_stays() {
     let _alone = ALONE.lock();
@@ -198,8 +198,8 @@ fn a_flood_of_connection_requests_harms_neither_old_nor_new_connections() {
             let frames = transport.streams()[0].frame_counts.unwrap();
             let best_effort = transport.best_effort_frames().unwrap().undeliverable_frames;
             assert!(tcp_count("SyncookiesSent") > 0, "the flood fills the queue of the listener");
-            // The kernel may drop packets before the program sees them, and drops many on a loaded
-            // machine.
+            // The kernel may drop packets before the XDP program sees them, and drops many on a
+            // loaded machine.
             assert!(best_effort >= LEAST_REQUESTS / 2, "{best_effort} of {requests} requests were best effort");
             // A call and its connection take less than 40 frames.
             let of_calls = CALLS..CALLS * 2 * 40;

@@ -28,7 +28,8 @@ pub fn connect(server: &Server) -> TcpStream {
 /// Waits until data arrives, without reading it. A read with a time-out ends early if the process
 /// is stopped and continued (signal(7)), so such a read is repeated.
 ///
-/// # Panics Panics if no data arrives before the time-out or the end of the connection.
+/// # Panics
+/// Panics if no data arrives before the time-out or the end of the connection.
 pub fn wait_for_data(stream: &TcpStream) {
     let outcome = std::iter::repeat_with(|| stream.peek(&mut [0]))
         .find(|outcome| outcome.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Interrupted));

@@ -246,7 +246,7 @@ pub struct RawClient {
 pub struct ReferenceContents {
     /// The port and the priority of each lane in the TCP profile.
     pub lanes: Vec<(u16, i16)>,
-    /// The priority model and the server priority.
+    /// The priority model and the server priority; `None` if the reference has no priority model.
     pub model: Option<(u32, i16)>,
     /// The priority bands.
     pub bands: Vec<(i16, i16)>,

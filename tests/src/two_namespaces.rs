@@ -29,7 +29,8 @@ pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
     Orb::builder().transports(Transports::new(vec![transport])).real_time(config)
 }
 
-/// Creates a pool with a lane for each priority. The higher lane has the service class `io`.
+/// Creates a pool with a lane of priority [`LOW`] and a lane of priority [`HIGH`]. The lane of
+/// priority [`HIGH`] has the service class `io`.
 pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
     // Without a ceiling, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).max_request_priority(Some(i16::MAX)).io_class(io);
@@ -37,7 +38,8 @@ pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()
 }
 
-/// Activates a [`Reporter`] in a POA of this priority.
+/// Activates a [`Reporter`] in a new POA that uses `pool`, and returns its reference. Its requests
+/// run at `priority`.
 pub(crate) fn object(orb: &Orb, pool: ThreadpoolId, priority: i16) -> ObjectRef {
     let policies = RtPolicies {
         priority_model: Some((PriorityModel::ServerDeclared, priority)),

@@ -150,7 +150,7 @@ fn unwritable_argument_names_the_member() {
     assert!(said.ends_with(", in argument text"), "{said}");
 }
 
-/// Returns an ORB with an object for collocated calls, in which the server's exception arrives
+/// Makes an ORB with an object for collocated calls. In such a call the server's exception arrives
 /// unchanged.
 fn here() -> (Orb, DeskRef) {
     let orb = Orb::builder().listen("tcp:127.0.0.1:0").build().unwrap();

@@ -37,6 +37,9 @@ const NEEDS: &[Need] = &[
     Need { package: "chromium-driver", found: Found::Program("chromedriver") },
 ];
 
+/// The needs of the tests with NATS, which only `cargo xtask interop --nats` runs.
+const NATS: &[Need] = &[Need { package: "nats-server", found: Found::Program("nats-server") }];
+
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
 pub(crate) fn components(_root: &Path) -> Outcome {
@@ -51,9 +54,17 @@ pub(crate) fn components(_root: &Path) -> Outcome {
 }
 
 pub(crate) fn packages(_root: &Path) -> Outcome {
-    let missing = missing(NEEDS, &present);
+    install(NEEDS)
+}
+
+pub(crate) fn nats(_root: &Path) -> Outcome {
+    install(NATS)
+}
+
+fn install(needs: &[Need]) -> Outcome {
+    let missing = missing(needs, &present);
     if missing.is_empty() {
-        return Ok(format!("all {} are installed", NEEDS.len()));
+        return Ok(format!("all {} are installed", needs.len()));
     }
     let list = missing.join(" ");
     if !is_root() || !in_path("apt-get") {
@@ -81,7 +92,7 @@ pub(crate) fn packages(_root: &Path) -> Outcome {
     };
     when_unlocked(update, &mut pause)?;
     when_unlocked(install, &mut pause)?;
-    let still = self::missing(NEEDS, &present);
+    let still = self::missing(needs, &present);
     if still.is_empty() {
         Ok(format!("installed {list}"))
     } else {

@@ -1,5 +1,5 @@
 //! `cargo xtask interop`: runs the interoperability tests. With `--tao PREFIX`, the tests run
-//! against the user's installation of TAO.
+//! against the user's installation of TAO; with `--nats`, event channels are joined by NATS.
 
 use std::path::Path;
 
@@ -15,6 +15,20 @@ pub(crate) fn run(steps: &mut Steps, options: &[&str]) -> bool {
             if steps.step("system packages", host::packages) {
                 let all = ["test", "--package", PACKAGE, "--locked", "--no-fail-fast"];
                 steps.command("interop", steps::cargo().args(all));
+            }
+        }
+        ["--nats"] => {
+            if steps.step("nats-server", host::nats) {
+                let of_bridge = |words: &[&str]| {
+                    let mut command = steps::cargo();
+                    command.args(words).args(["--manifest-path", "bridges/nats/Cargo.toml"]);
+                    command
+                };
+                steps.command("formatting of the bridge", of_bridge(&["fmt"]).arg("--check"));
+                let tests = ["test", "--locked", "--target-dir", "target/nats"];
+                steps.command("tests of the bridge", &mut of_bridge(&tests));
+                let live = ["test", "--package", PACKAGE, "--locked", "--test", "events", "--", "--ignored", "nats"];
+                steps.command("channels joined by NATS", steps::cargo().args(live));
             }
         }
         ["--tao", prefix] => {

@@ -37,6 +37,7 @@ cargo xtask <command>
   test --quick     like test, without the peers: no system packages, no interop
   interop          the tests with other ORBs alone
   interop --tao PREFIX  tests with your own installation of TAO
+  interop --nats   tests of event channels joined by NATS JetStream; installs nats-server (root, apt), builds bridges/nats
   models           the models of the protocols over atomics, in every interleaving with up to 3 preemptions (the largest: 2)
   models --preemptions N  all models with up to N preemptions; with 3 the largest takes minutes
   demo             runs a mission computer and its clients for 15 seconds; report in target/demo/report.html

@@ -29,8 +29,8 @@ impl JsonObject {
         self
     }
 
-    /// Adds a member with a number of three decimal digits. A number that is not finite becomes
-    /// null.
+    /// Adds a member with a number, rounded to three decimal places. A number that is not finite
+    /// becomes null.
     #[must_use]
     pub fn number(mut self, name: &str, value: f64) -> Self {
         self.name(name);

@@ -37,6 +37,10 @@ pub enum MeasuredOperation {
     LentOctets(usize),
     /// [`TakeOctets`](Self::TakeOctets) in memory that Corelane lends.
     TakeLentOctets(usize),
+    /// [`Longs`](Self::Longs), of which Corelane receives the result in memory of the caller.
+    IntoLongs(usize),
+    /// [`Structs`](Self::Structs), of which Corelane receives the result in memory of the caller.
+    IntoStructs(usize),
 }
 
 /// Maximum size in bytes of an argument, without the length field of a sequence.
@@ -76,13 +80,15 @@ impl MeasuredOperation {
             ("take_octets", Some(count)) => Some(MeasuredOperation::TakeOctets(count)),
             ("lent_octets", Some(count)) => Some(MeasuredOperation::LentOctets(count)),
             ("take_lent_octets", Some(count)) => Some(MeasuredOperation::TakeLentOctets(count)),
+            ("into_longs", Some(count)) => Some(MeasuredOperation::IntoLongs(count)),
+            ("into_structs", Some(count)) => Some(MeasuredOperation::IntoStructs(count)),
             _ => None,
         };
         let bounded = found.filter(|_| number.unwrap_or(0) <= MAX_OCTETS);
         bounded.filter(|operation| operation.body() <= MAX_OCTETS + 4).ok_or_else(|| {
             Failure::new(format!(
                 "there is no operation `{name}`; there are nothing, octet, short, long, struct, oneway, and longsN, structsN, octetsN, \
-                 stringN, take_longsN, take_octetsN, lent_octetsN and take_lent_octetsN with a number of elements that take up to {MAX_OCTETS} octets"
+                 stringN, take_longsN, take_octetsN, lent_octetsN, take_lent_octetsN, into_longsN and into_structsN with a number of elements that take up to {MAX_OCTETS} octets"
             ))
         })
     }
@@ -101,14 +107,19 @@ impl MeasuredOperation {
                 | MeasuredOperation::Octets(_)
                 | MeasuredOperation::LentOctets(_)
                 | MeasuredOperation::String(_)
+                | MeasuredOperation::IntoLongs(_)
+                | MeasuredOperation::IntoStructs(_)
         )
     }
 
-    /// Returns the same operation on octets that are copied, which every ORB has.
+    /// Returns the same operation on octets that are copied, with a result in memory of the ORB,
+    /// which every ORB has.
     pub(crate) fn copied(self) -> Self {
         match self {
             MeasuredOperation::LentOctets(count) => MeasuredOperation::Octets(count),
             MeasuredOperation::TakeLentOctets(count) => MeasuredOperation::TakeOctets(count),
+            MeasuredOperation::IntoLongs(count) => MeasuredOperation::Longs(count),
+            MeasuredOperation::IntoStructs(count) => MeasuredOperation::Structs(count),
             other => other,
         }
     }
@@ -121,8 +132,8 @@ impl MeasuredOperation {
             MeasuredOperation::Short => "echo_short",
             MeasuredOperation::Long => "echo_long",
             MeasuredOperation::Struct => "echo_struct",
-            MeasuredOperation::Longs(_) => "echo_longs",
-            MeasuredOperation::Structs(_) => "echo_structs",
+            MeasuredOperation::Longs(_) | MeasuredOperation::IntoLongs(_) => "echo_longs",
+            MeasuredOperation::Structs(_) | MeasuredOperation::IntoStructs(_) => "echo_structs",
             MeasuredOperation::Octets(_) | MeasuredOperation::LentOctets(_) => "echo_octets",
             MeasuredOperation::String(_) => "echo_string",
             MeasuredOperation::TakeLongs(_) => "take_longs",
@@ -141,11 +152,13 @@ impl MeasuredOperation {
             MeasuredOperation::Long => 4,
             // An octet, 3 bytes of padding, a long, a short.
             MeasuredOperation::Struct => 10,
-            MeasuredOperation::Longs(count) | MeasuredOperation::TakeLongs(count) => 4 + 4 * count,
-            // The first structure begins at offset 4 and takes 10 bytes. Each further structure
-            // takes 8 bytes, of which one is padding.
-            MeasuredOperation::Structs(0) => 4,
-            MeasuredOperation::Structs(count) => 4 + 10 + 8 * (count - 1),
+            MeasuredOperation::Longs(count)
+            | MeasuredOperation::TakeLongs(count)
+            | MeasuredOperation::IntoLongs(count) => 4 + 4 * count,
+            // The first structure begins at offset 4 and takes 10 bytes. Each further structure takes 8,
+            // of which structure is padding.
+            MeasuredOperation::Structs(0) | MeasuredOperation::IntoStructs(0) => 4,
+            MeasuredOperation::Structs(count) | MeasuredOperation::IntoStructs(count) => 4 + 10 + 8 * (count - 1),
             MeasuredOperation::Octets(count)
             | MeasuredOperation::TakeOctets(count)
             | MeasuredOperation::LentOctets(count)
@@ -199,6 +212,8 @@ impl fmt::Display for MeasuredOperation {
             MeasuredOperation::TakeOctets(count) => write!(f, "take_octets{count}"),
             MeasuredOperation::LentOctets(count) => write!(f, "lent_octets{count}"),
             MeasuredOperation::TakeLentOctets(count) => write!(f, "take_lent_octets{count}"),
+            MeasuredOperation::IntoLongs(count) => write!(f, "into_longs{count}"),
+            MeasuredOperation::IntoStructs(count) => write!(f, "into_structs{count}"),
         }
     }
 }
@@ -212,7 +227,7 @@ mod tests {
         let single = ["nothing", "octet", "short", "long", "struct", "oneway"];
         let many = ["longs4", "structs1024", "octets0", "string20", "take_longs4", "take_octets16777216"];
         let lent = ["lent_octets65536", "take_lent_octets1"];
-        for name in single.into_iter().chain(many).chain(lent) {
+        for name in single.into_iter().chain(many).chain(lent).chain(["into_longs4", "into_structs3"]) {
             assert_eq!(MeasuredOperation::from_name(name).unwrap().to_string(), name);
         }
         assert_eq!(MeasuredOperation::from_name("octets67108864").unwrap(), MeasuredOperation::Octets(64 << 20));

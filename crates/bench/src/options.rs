@@ -30,9 +30,10 @@ pub(crate) struct BenchOptions {
     /// Transports to measure; empty for the defaults of each benchmark.
     pub(crate) transports: Vec<BaselineTransport>,
     pub(crate) peers_folder: PathBuf,
-    /// `None`: `hello-server` in the folder of this program.
+    /// Path of the program `hello-server`; `None` means the folder of this program.
     pub(crate) hello_server: Option<PathBuf>,
-    /// `None`: `../minimal/hello-server`, relative to the folder of this program.
+    /// Path of the smallest `hello-server`; `None` means `../minimal/hello-server`, relative to the
+    /// folder of this program.
     pub(crate) minimal_server: Option<PathBuf>,
     pub(crate) without_peers: bool,
     pub(crate) may_switch_preemption: bool,

@@ -96,8 +96,9 @@ impl ProbedClientAndServer {
         Ok([client, server])
     }
 
-    /// Returns the time in nanoseconds that a probe takes on the server's thread, first active and
-    /// then inactive; NaN for a number that the server does not report.
+    /// Lets the server measure a probe. Returns the time in nanoseconds that a probe takes on the
+    /// server's thread, first active and then inactive; NaN for a number that the server does not
+    /// report.
     ///
     /// # Errors
     /// The server has ended.

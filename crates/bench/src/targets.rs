@@ -205,10 +205,10 @@ pub(crate) mod naming {
     /// as many octets.
     pub(crate) const MAX_RESOLVE_TO_CALL_RATIO: f64 = 1.25;
     pub(crate) const MIN_RESOLVE_TO_OMNINAMES_RATIO: f64 = 1.15;
-    /// Maximum median of resolving among more bindings, relative to the median among 10.
+    /// Maximum median of resolving among more bindings, relative to the median among 10 bindings.
     pub(crate) const MAX_MEDIAN_RATIO: f64 = 1.05;
     /// Maximum 99th percentile of resolving among more bindings, relative to the percentile among
-    /// 10.
+    /// 10 bindings.
     pub(crate) const MAX_P99_RATIO: f64 = 1.5;
     /// Maximum time in microseconds by which each further component of a name increases the median.
     pub(crate) const MAX_COMPONENT_US: f64 = 0.3;

@@ -27,8 +27,8 @@ pub(crate) fn compared_quantity(operation: MeasuredOperation) -> ComparedQuantit
     if operation.is_oneway() { ComparedQuantity::Rate } else { ComparedQuantity::Median }
 }
 
-/// Returns the sizes of the operation's messages, measured with a relay over TCP. They do not
-/// depend on the transport.
+/// Measures the sizes of the operation's messages with a relay over TCP. The sizes do not depend on
+/// the transport.
 pub(crate) fn message_sizes(
     orb: &Orb,
     operation: MeasuredOperation,

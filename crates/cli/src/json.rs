@@ -276,8 +276,8 @@ fn own_type<'j>(
     expected: &TypeCode,
     types: &mut Types<'_>,
 ) -> Result<Option<(TypeCode, &'j Json)>, String> {
-    // The content of a value box may itself be an object with the members `type` and `value`. It
-    // does not name another type, because no type inherits from a box.
+    // The content of a value box may itself be an object with the members `type` and `value`. Such
+    // an object does not name another type, because no type inherits from a box.
     if expected.kind() == TypeCodeKind::ValueBox {
         return Ok(None);
     }

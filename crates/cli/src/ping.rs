@@ -165,7 +165,8 @@ impl Question {
     }
 }
 
-/// A function that asks the server with a time-out. Returns true for the wanted answer.
+/// A function that asks the server a question, with a time-out. Returns true if the answer is that
+/// of a working object.
 type Ask<'a> = &'a dyn Fn(Duration) -> Result<bool, SystemException>;
 
 trait Clock {

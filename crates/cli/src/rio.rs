@@ -160,9 +160,10 @@ fn to_text(report: &TransportReport) -> String {
     }
     if report.field("best_effort_frames_queued").is_some() {
         text += &format!(
-            "  best effort: {} frames in the receive context, {} queued\n",
+            "  best effort: {} frames in the receive context, {} queued, {} dropped\n",
             field("best_effort_frames_in_receive_context"),
-            field("best_effort_frames_queued")
+            field("best_effort_frames_queued"),
+            field("best_effort_frames_dropped")
         );
     }
     if report.stream_fields.is_empty() {
@@ -215,6 +216,13 @@ fn stream_to_text(stream: &StatusFields) -> String {
         );
         text += &format!("    thread   {}\n", field("period_thread"));
     }
+    if has("cap_packets") {
+        text += &format!(
+            "    cap      {} packets in each period of {} ns in the receive context\n",
+            field("cap_packets"),
+            field("period_ns"),
+        );
+    }
     if has("frames_queued") {
         text += &format!(
             "    frames   {} queued, {} missed, {} in the receive context\n",
@@ -237,8 +245,9 @@ fn stream_to_text(stream: &StatusFields) -> String {
 }
 
 /// Restores the settings that a killed process has left on the interface, and returns the output of
-/// `corelane rio clean`. Settings are not restored if a trusted report names a journal. Reports of
-/// untrusted users do not replace the examination of the interface.
+/// `corelane rio clean`. Settings are not restored if a trusted report names a journal, because the
+/// process that owns them is alive. Reports of untrusted users do not replace the examination of
+/// the interface.
 ///
 /// # Errors
 /// If the settings cannot be restored.
@@ -246,8 +255,8 @@ fn clean(name: &str, found: &StatusReports, is_json: bool) -> Result<String, Str
     let steers = |report: &TransportReport| report.field("level") == Some(&FeatureLevel::StreamSteering.to_string());
     let users = || found.reports.iter().filter(|report| report.is_trusted() && report.field("interface").is_some());
     let has_owner = users().any(|report| report.field("journal").is_some());
-    // A process whose program is on the interface reports most about the interface, so its report
-    // comes first.
+    // A process whose XDP program is on the interface reports most about the interface, so its
+    // report is preferred.
     let user = users().max_by_key(|report| steers(report));
     let unread = found.silent_sockets;
     let found = match (user, steering_refusal()) {
@@ -317,6 +326,32 @@ mod tests {
                         used in a period of 10000000 ns, 44 at most, 18230 processed in all\n    waiting  204 times for the \
                         next period, 3 frames dropped by a full ring, 1 lost\n    thread   rio/s1\n    frames   18233 \
                         queued, 0 missed, 0 in the receive context\n";
+        assert_eq!(stream_to_text(&fields), expected);
+    }
+
+    #[test]
+    fn stream_of_low_latency_is_shown_with_its_cap() {
+        let fields = [
+            ("number", "2"),
+            ("side", "server"),
+            ("class", "low latency"),
+            ("native_priority", "30"),
+            ("connections", "1"),
+            ("max_connections", "64"),
+            ("refused_connections", "0"),
+            ("period_ns", "10000000"),
+            ("cap_packets", "20"),
+            ("frames_queued", "7"),
+            ("frames_missed", "0"),
+            ("frames_in_context", "18226"),
+            ("queue_frames", "512"),
+            ("kernel_thread", "cpumap/0/map:9"),
+        ];
+        let fields: StatusFields =
+            fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let expected = "  stream 2 (server): low latency, priority 30, 1 of 64 connections, 0 refused\n    cap      20 packets \
+                        in each period of 10000000 ns in the receive context\n    frames   7 queued, 0 missed, 18226 in the \
+                        receive context\n    queue    512 frames, thread cpumap/0/map:9\n";
         assert_eq!(stream_to_text(&fields), expected);
     }
 }

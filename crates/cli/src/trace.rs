@@ -252,8 +252,8 @@ fn handovers(process: &ProcessRecords) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_
 type ProcessPoint<'p> = (u32, &'p PassedProbe);
 
 /// Returns the departure and arrival of each message for which an arrival was recorded. The arrival
-/// is the nearest in time in another process that has the request's id or no id. It may belong to a
-/// call that was not recorded.
+/// is the nearest in time of the arrivals in other processes with the request's id or without an
+/// id. It may belong to a call that was not recorded.
 fn messages(processes: &[ProcessRecords]) -> Vec<(ProcessPoint<'_>, ProcessPoint<'_>)> {
     let of = |name: &'static str| {
         let probes = processes.iter().flat_map(|process| process.probes.iter().map(|point| (process.pid, point)));

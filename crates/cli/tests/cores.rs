@@ -282,9 +282,9 @@ fn server_enforces_rates_if_it_is_asked_to() {
 
 #[test]
 fn server_charges_the_mode_of_its_pool() {
-    // The reading of a request costs 30 us. It delays a request by 60 us, for one reading before
-    // the request and its own. It also counts as 30 us of work above the job. The hand-over costs
-    // 30 us.
+    // The reading of a request costs 30 us. A request is delayed by 60 us, for the reading of one
+    // earlier request and for its own reading. A reading also counts as 30 us of work above the
+    // job. The hand-over costs 30 us.
     for (mode, response) in [("bound", 10_000_000), ("manager", 10_120_000), ("leader-followers", 10_120_000)] {
         let server = AdmissionServer::start_with("1", &["--mode", mode]);
         let file = "[[task]]\nname = 'first'\nexecution = '10ms'\nperiod = '100ms'\n";
@@ -300,6 +300,11 @@ fn server_charges_the_mode_of_its_pool() {
         let served = &top["pool"];
         assert_eq!(served["not_bound"], 0, "{mode}: {served}");
         assert_eq!(served["handed_over"].as_u64() > Some(0), mode == "manager", "{mode}: {served}");
+        assert_eq!(served["led"].as_u64() > Some(0), mode == "leader-followers", "{mode}: {served}");
+        assert_eq!(served["without_thread"], 0, "{mode}: {served}");
+        let view = text(&cores(&["top", "--once", "--at", &server.at], ""));
+        let led = format!(" handed over, {} run by their reader, ", served["led"]);
+        assert!(view.contains(&led) && view.contains(", 0 refused without a thread\n"), "{view}");
     }
 }
 

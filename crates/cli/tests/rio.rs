@@ -118,8 +118,8 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
     assert_eq!(own_transports(), Vec::<Json>::new());
 }
 
-/// With privileges, `clean` attaches a program for a short time, so the test runs in a new network
-/// namespace.
+/// With privileges, `clean` attaches an XDP program to the interface for a short time, so the test
+/// runs in a new network namespace.
 #[test]
 fn clean_finds_nothing_to_remove() {
     // include/uapi/linux/capability.h: CAP_SYS_ADMIN.
@@ -243,7 +243,8 @@ fn is_in_a_namespace() -> bool {
     std::env::var("CORELANE_IN_A_NAMESPACE").is_ok()
 }
 
-/// The tests run in new network namespaces, because `clean` attaches a program for a short time.
+/// The tests run in new network namespaces, because `clean` attaches an XDP program to the
+/// interface for a short time.
 #[test]
 fn clean_names_the_users_of_an_interface() {
     if is_ordinary_user() || corelane_rio::examination::steering_refusal().is_some() || !bpf::has_capability(21) {
@@ -296,8 +297,8 @@ fn clean_examines_an_interface_that_another_user_claims() {
     assert_eq!((&report["found"], &report["unread"]), (&json!("lo has no program"), &json!(0)));
 }
 
-/// Fails if `clean` says that a process has a program at a level without programs, or does not
-/// count a socket that gives no report.
+/// Fails if `clean` says that a process has an XDP program on the interface at a feature level
+/// without such programs, or does not count a socket that gives no report.
 #[test]
 #[ignore = "a part of clean_names_the_users_of_an_interface"]
 fn clean_says_if_a_process_has_no_program() {
@@ -321,7 +322,7 @@ fn clean_says_if_a_process_has_no_program() {
     assert_eq!(cleaned()["found"], json!(format!("process {process} uses lo without a program")));
     serve("stream steering");
     assert_eq!(cleaned()["found"], json!(format!("process {process} uses lo, and its program stays")));
-    // This listener accepts no connection.
+    // This listener accepts no connection, so it gives no report.
     let name = Address::Abstract(b"corelane-rio/silent".to_vec());
     let _silent = socket::listen(&name, &SocketOptions::default(), 0).expect("a listener");
     assert_eq!(cleaned()["unread"], json!(1));

@@ -169,7 +169,7 @@ pub struct Bitset {
 pub struct BitsetField {
     /// The field's name; `None` for unused bits.
     pub name: Option<Symbol>,
-    /// The location of the field's name or width.
+    /// The location of the field's name or, for unused bits, of its width.
     pub span: Span,
     /// The field's size in bits.
     pub width: u8,

@@ -10,6 +10,7 @@ mod hash;
 mod interface;
 mod names;
 mod path;
+mod result_memory;
 mod types;
 mod value;
 mod writer;
@@ -97,6 +98,7 @@ const PUBLIC: &[&str] = &[
     "ObjectRef",
     "Octets",
     "Reference",
+    "ResultMemory",
     "Servant",
     "SystemException",
     "TypeCode",

@@ -17,6 +17,16 @@ pub enum IoClass {
     /// Packets are processed as soon as they arrive, at the priority of the lane or of the client's
     /// calls, if the machine permits it.
     Priority,
+    /// The context that receives the packets processes them as soon as they arrive, before all
+    /// threads of its core: `packets` at once after a pause, and one more in each `packets`-th part
+    /// of a period. The rest is processed as with [`Priority`](Self::Priority). A transport that
+    /// does not sort received packets treats the class as [`Priority`](Self::Priority).
+    LowLatency {
+        /// Number of received packets in each period, at least 1.
+        packets: u32,
+        /// Length of a period.
+        period: Duration,
+    },
     /// The connections together receive at most `bytes` bytes in each period, and are guaranteed
     /// this number.
     Guaranteed {

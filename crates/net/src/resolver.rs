@@ -62,7 +62,8 @@ impl Resolver {
         Resolver(Arc::new(ResolverShared { look_up, cores, state, changed: Condvar::new() }))
     }
 
-    /// Returns the addresses of `host`, with the port `port`.
+    /// Looks `host` up, unless its addresses are cached. Returns the addresses with the port
+    /// `port`.
     ///
     /// # Errors
     /// `TimedOut` after the deadline; the error of the system's resolver; an error if no thread can

@@ -219,7 +219,7 @@ pub trait Transport: Send + Sync + fmt::Debug {
 
 /// A listener: accepts connections at one endpoint.
 pub trait Listener: Send + Sync + fmt::Debug {
-    /// Returns the next waiting connection; never blocks.
+    /// Accepts the next waiting connection. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` when no connection waits. Other errors concern one connection or the machine's

@@ -62,8 +62,8 @@ fn wait_until_asleep(tid: thread::Tid) {
     }
 }
 
-/// Returns the number of system calls of a wait in `recv`. The peer writes when the reading thread
-/// sleeps.
+/// Lets a thread wait in `recv`, and returns the number of system calls of this wait. The peer
+/// writes when the thread sleeps.
 fn syscalls_of_a_long_wait(reader: &dyn Stream, writer: &dyn Stream, wait: WaitLimit) -> u64 {
     let (told, tid) = (AtomicBool::new(false), std::sync::OnceLock::new());
     std::thread::scope(|scope| {

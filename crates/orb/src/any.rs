@@ -494,7 +494,8 @@ impl ReferenceWithTypeCode for ObjectRef {
     }
 }
 
-/// An `Option<ObjectRef>` represents each type of the kind `ObjRef`.
+/// An `Option<R>` represents the interface of the reference type `R`. An `Option<ObjectRef>`
+/// represents each type of the kind `ObjRef`.
 impl<R: ReferenceWithTypeCode> Typed for Option<R> {
     fn type_code() -> TypeCode {
         R::interface_type()

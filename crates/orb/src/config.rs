@@ -15,12 +15,13 @@ pub(crate) struct Config {
     pub(crate) call_policies: CallPolicies,
     pub(crate) max_connections_per_server: usize,
     pub(crate) oneway_batch: OnewayBatch,
-    /// With `None` the transports decide.
+    /// How long threads poll before they sleep; with `None` each transport decides.
     pub(crate) spin_policy: Option<SpinPolicy>,
     pub(crate) on_connection_pool_exhausted: ConnectionPoolExhaustedAction,
     pub(crate) idle_connection_timeout: Duration,
     pub(crate) drain_timeout: Duration,
-    /// If the list is empty, references carry the addresses at which the ORB listens.
+    /// The addresses that references carry; if the list is empty, the addresses at which the ORB
+    /// listens.
     pub(crate) publish: Vec<Endpoint>,
     pub(crate) version: Version,
     pub(crate) native_char_set: CharSet,

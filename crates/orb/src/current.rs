@@ -1,6 +1,7 @@
 //! PortableServer::Current: the context of the running upcall (CORBA 3.0.3, section 11.3.9).
 //!
-//! The code that pushes a frame keeps the frame's POA and servant alive until the frame is removed.
+//! The code that pushes a frame onto the [upcall stack](upcall_stack) keeps the POA and the servant
+//! of the upcall alive until the frame is removed.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -226,7 +227,8 @@ fn keep_servant(servant: &Servant) {
 #[cold]
 fn pop_servant() {
     let servant = SPILL.with_borrow_mut(|beside| beside.servants.pop());
-    // The last owner may run a destructor of the application, so the drop follows the borrow.
+    // This may be the last owner of the servant, whose drop runs code of the application. So the
+    // drop follows the borrow.
     drop(servant);
 }
 

@@ -16,7 +16,8 @@ pub enum PeerFault {
     UnexpectedMessage(MessageKind),
     /// A header that does not decode.
     MalformedMessage(CdrError),
-    /// A message ends in lent memory that the peer did not lend, or that could still be changed.
+    /// A message says that it ends in lent memory, but the peer did not lend this memory, or could
+    /// still change it.
     LentMemory,
 }
 

@@ -212,7 +212,7 @@ impl LentMessage {
 }
 
 impl RunningMessage {
-    /// Returns a part of the message for a servant. Fewer than [`BORROW_THRESHOLD`] octets are
+    /// Keeps a part of the message for a servant. Fewer than [`BORROW_THRESHOLD`] octets are
     /// copied. Larger parts share the message's memory.
     fn keep(&mut self, range: Range<usize>) -> Result<Octets, KeepRefusal> {
         let octets = self.message.memory.octets().get(range.clone()).unwrap_or_default();

@@ -84,7 +84,7 @@ impl LendableOctets {
 /// # Ok::<(), corelane::SystemException>(())
 /// ```
 pub struct LendableNumbers<T> {
-    /// `None` if the buffer has no numbers.
+    /// The memory of the numbers; `None` if there are no numbers.
     buffer: Option<SealableBuffer>,
     element: PhantomData<T>,
 }

@@ -60,8 +60,8 @@ pub(crate) fn is_lent(stream: &dyn Stream, unread: &[u8]) -> bool {
     IS_ENABLED && giop::is_lent(unread) && stream.memory_lending().is_some()
 }
 
-/// Returns the whole message and its header. `message` is the received message, which has a
-/// reference in place of its lent octets.
+/// Maps the lent octets of a message, and returns the whole message and its header. `message` is
+/// the received message, which has a reference in place of the lent octets.
 #[cold]
 pub(crate) fn take(
     stream: &dyn Stream,

@@ -104,6 +104,7 @@ pub use client::connection::ImmediateSendResult;
 pub use config::OnewayBatch;
 pub use context::Context;
 pub use corelane_net::{Endpoint, IoClass, OtherAddress, Peer, SpinPolicy, Transports};
+pub use corelane_wire::cdr::ResultMemory;
 pub use corelane_wire::{
     Cdr, CdrError, CharSet, Decimal, DecimalError, Decoder, Encoder, Fixed, Ior, Limits, Octets, Version,
 };

@@ -96,7 +96,7 @@ impl MainQueue {
         self.waiter.wait(deadline, || {
             loop {
                 // `look` may take long, and a caller that arrives before the deadline must run at
-                // least one job.
+                // least one job. So the deadline is checked before `look` runs.
                 let late = deadline.is_some_and(Monotonic::is_past);
                 if let Some(found) = look() {
                     return Some(found);

@@ -1,5 +1,6 @@
 //! Items that code from the IDL compiler uses.
 
+pub use corelane_sys::plain::plain_octets_mut;
 pub use corelane_wire::cdr::{BulkCdr, BulkLayout, BulkReader, BulkWriter};
 #[cfg(feature = "any")]
 pub use corelane_wire::typecode::{StaticTypeCode, description};
@@ -9,6 +10,7 @@ pub use corelane_wire::{Cdr, CdrError, Decoder, Encoder, Octets, Primitive, Scra
 pub use crate::any::ReferenceWithTypeCode;
 pub use crate::bits::BitField;
 pub use crate::exception::{SystemException, UserException};
+pub use crate::invocation::result_memory::copy_result;
 pub use crate::invocation::{Operation, Reply};
 pub use crate::local::{LocalRef, read_local, write_local};
 pub use crate::object::{ObjectRef, Reference, read_reference, write_reference};

@@ -12,8 +12,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 pub(crate) struct ByteBudget {
     held: AtomicUsize,
     limit: usize,
-    /// True if memory was released since the last call of [`was_used`](Self::was_used). Accessed
-    /// `Relaxed`.
+    /// True if memory that was in use has been released since the last call of
+    /// [`was_used`](Self::was_used). Accessed `Relaxed`.
     is_used: AtomicBool,
 }
 

@@ -94,8 +94,9 @@ pub(crate) struct AwaitedReply<'a> {
 }
 
 impl AwaitedReply<'_> {
-    /// Waits for the end of the wait or for `work`. The first result is true if the wait is over,
-    /// the second if `work` is readable. After a signal both may be false.
+    /// Waits until the wait for the reply is [over](Self::has_arrived) or `work` is readable. The
+    /// first result is true if the wait for the reply is over, the second if `work` is readable.
+    /// After a signal both may be false.
     ///
     /// # Errors
     /// If the wait fails.

@@ -36,6 +36,18 @@ macro_rules! bulk_cdr {
             fn take(from: &mut $crate::mapping::BulkReader<'_>) -> Self {
                 Self { $($field: <$type as $crate::mapping::BulkCdr>::take(from)),+ }
             }
+
+            #[inline]
+            fn each_number<'v>(&'v mut self, visit: &mut impl ::std::ops::FnMut(&'v mut [u8])) {
+                $(<$type as $crate::mapping::BulkCdr>::each_number(&mut self.$field, visit);)+
+            }
+
+            #[inline]
+            fn octets_mut(values: &mut [Self]) -> ::std::option::Option<&mut [u8]> {
+                $crate::mapping::plain_octets_mut(values, |value, parts| {
+                    $crate::mapping::BulkCdr::each_number(value, &mut |octets| parts.add(octets));
+                })
+            }
         }
     };
     (sequences) => {

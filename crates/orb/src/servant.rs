@@ -149,7 +149,8 @@ impl fmt::Debug for Servant {
 pub struct ServerCall<'m> {
     arguments: Decoder<'m>,
     reply: Encoder<'m>,
-    /// `None` for a collocated call, whose reply has no header.
+    /// The GIOP version and the request id for the reply's header; `None` for a collocated call,
+    /// whose reply has no header.
     head: Option<(Version, u32)>,
     priority: Option<i16>,
     raised: bool,
@@ -180,7 +181,8 @@ impl<'m> ServerCall<'m> {
                 None => giop::begin_reply(&mut self.reply, version, id, status, &[]),
                 Some(_) => self.begin_with_contexts(version, id, status),
             };
-            // These service contexts are short, so their encoding cannot fail.
+            // The reply has at most one service context, of four bytes, so its encoding cannot
+            // fail.
             debug_assert!(begun.is_ok());
         }
     }

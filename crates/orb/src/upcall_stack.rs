@@ -11,7 +11,8 @@ use crate::thread_context;
 pub(crate) const MAX_DEPTH: usize = 32;
 const MAX_INLINE_ID: usize = 24;
 const SPILLED: u8 = u8::MAX;
-/// A callback without an object, for example of a servant activator or an adapter activator.
+/// The `length` of a frame whose callback has no object, for example a callback of a servant
+/// activator or an adapter activator.
 const NO_OBJECT: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy)]
@@ -59,7 +60,7 @@ pub(crate) struct FrameSlot {
     stamp: Cell<u64>,
     poa: Cell<SlotId>,
     servant: Cell<usize>,
-    /// Ids that POAs make have one word of eight bytes.
+    /// The object id in words of eight bytes. An id that a transient POA made has one word.
     id: [Cell<u64>; MAX_INLINE_ID / 8],
     length: Cell<u8>,
     spills_servant: Cell<bool>,

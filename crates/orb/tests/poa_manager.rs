@@ -148,7 +148,7 @@ fn held_requests_run_when_the_manager_is_activated() {
             }
             assert_eq!(located.join().unwrap().is_ok(), state == ManagerState::Active);
         });
-        // The call fails if the manager is inactive.
+        // The call fails if the manager is inactive, so the result is ignored.
         let _ = poa.manager().hold_requests(false);
     }
 }
@@ -255,7 +255,7 @@ fn a_held_oneway_that_waits_for_the_server_is_answered_once_and_runs() {
     poa.activate_object_with_id(&"x".into(), &noted).unwrap();
     let object = poa.id_to_reference(&"x".into()).unwrap();
     let profile = object.ior().profiles.last().unwrap().parse().unwrap();
-    // GIOP 1.2 with SYNC_WITH_SERVER, to an object key.
+    // A GIOP 1.2 request with SYNC_WITH_SERVER for an object key.
     let mut body = vec![9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
     body.extend((profile.object_key.len() as u32).to_le_bytes());
     body.extend(profile.object_key);

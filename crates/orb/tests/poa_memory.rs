@@ -26,8 +26,8 @@ fn orb() -> Orb {
     orb
 }
 
-/// Numbers of objects at which the memory is measured: just after the key index or the table of servants has doubled,
-/// where the memory for each object is highest, and at the end.
+/// Numbers of objects at which the memory is measured: just after the key index or the table of
+/// servants has doubled, where the memory for each object is highest, and at the end.
 const LOOKS: [u32; 3] = [786_433, 917_505, OBJECTS];
 
 /// Returns the size of the C library's block for `octets` bytes: a multiple of 16, at least 32,
@@ -36,8 +36,8 @@ fn chunk(octets: u64) -> u64 {
     (octets + 8).next_multiple_of(16).max(32)
 }
 
-/// Returns numbers of bytes per object, without the servants: the highest number at [`LOOKS`], and
-/// the number at the end. `id` is the size in bytes of an id that is allocated for each object.
+/// Returns the memory of an object in bytes, without the servant: the highest value at [`LOOKS`],
+/// and the value at the end. `id` is the size in bytes of an id that is allocated for each object.
 fn cost(policies: PoaPolicies, id: u64, activate: impl Fn(&Poa, u32, &Servant)) -> (f64, f64) {
     let orb = orb();
     let poa = orb.root_poa().create_poa("p", Some(orb.root_poa().manager()), policies).unwrap();

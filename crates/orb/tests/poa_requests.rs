@@ -61,7 +61,8 @@ fn transient_references_of_another_orb_are_stale() {
     let (old, new) = (World::new(), World::new());
     for poa in [old.root.clone(), old.poa("a", RETAINING)] {
         let object = poa.activate(&number(1)).unwrap();
-        // The key of one ORB and the address of the other, as after a restart of the server.
+        // `moved` has the key of the ORB `old` and the address of the ORB `new`, as an old
+        // reference has after a restart of the server.
         let key = object.ior().profiles.last().and_then(|profile| profile.parse().ok()).unwrap().object_key.to_vec();
         let text: String = key.iter().map(|octet| format!("%{octet:02x}")).collect();
         let port = new.server.endpoints()[0].to_string().rsplit(':').next().unwrap().to_owned();

@@ -1,11 +1,11 @@
-//! Admission of streams: a stream is admitted only if all streams admitted before keep their
-//! guarantees.
+//! Admission of streams: a stream is admitted only if it and all streams that were admitted before
+//! it get their guarantees.
 //!
 //! Each stream is a periodic task, whose execution time follows from the packets and bytes of a
 //! period ([`ProcessingCost`]). With the new stream, all of the following must be true:
 //!
-//! 1. on the new stream's core, every stream and every dispatch task meets its deadline (worst-case
-//!    response times of `corelane_sched`);
+//! 1. on the new stream's core, every stream with a deadline and every dispatch task meets its
+//!    deadline (worst-case response times of `corelane_sched`);
 //! 2. the streams and dispatch tasks of this core leave best effort its minimum of the processor;
 //! 3. all streams together, with framing, leave best effort its minimum of the link;
 //! 4. all streams together need at most the memory for streams.
@@ -47,7 +47,7 @@ pub struct ProcessingCost {
     pub per_period: Nanos,
     /// Time for each packet.
     pub per_packet: Nanos,
-    /// Time for each 1,024 bytes of packets.
+    /// Time for each 1,024 bytes of packets, rounded up to whole units of 1,024 bytes.
     pub per_kibibyte: Nanos,
 }
 
@@ -111,7 +111,7 @@ pub struct StreamRequest {
     pub max_memory: u64,
 }
 
-/// Name of a task in a refusal.
+/// A task that a refusal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionTask {
     /// The protocol thread of a stream.
@@ -138,7 +138,7 @@ pub enum ViolatedBound {
     /// A time of the stream's task is invalid, for example an execution time longer than the
     /// deadline.
     Timing(TimingError),
-    /// The number belongs to an admitted stream.
+    /// An admitted stream has the number of the requested stream.
     DuplicateStream,
     /// The load is [`StreamLoad::Unbounded`].
     UnboundedLoad,
@@ -185,8 +185,8 @@ pub struct StreamRefusal {
     /// [`ViolatedBound`].
     pub violated_bound: ViolatedBound,
     /// The largest number of packets in each period with which the stream would be admitted, if
-    /// nothing else changes. For [`StreamLoad::Capped`] it is the number of packets in each second.
-    /// `None` if no number would be admitted.
+    /// nothing else changes. For [`StreamLoad::Capped`], the number counts the packets in each
+    /// second. `None` if no number would be admitted.
     pub admissible_packets: Option<u32>,
 }
 
@@ -407,7 +407,7 @@ impl StreamAdmissionState {
     }
 }
 
-/// Priority of [`StreamLoad::Capped`].
+/// Priority of the tasks of [`StreamLoad::Capped`]: above all native priorities.
 const RECEIVE_CONTEXT: u16 = u16::MAX;
 
 struct CoreTask {

@@ -67,7 +67,8 @@ pub const MAX_PERIOD_BYTES: u64 = 450_000_000_000_000;
 pub enum BudgetError {
     /// The period in nanoseconds is not between [`MIN_PERIOD`] and [`MAX_PERIOD`].
     PeriodOutOfRange(Nanos),
-    /// Neither packets nor bytes are bounded, or a bound is 0 or larger than [`MAX_PERIOD_BYTES`].
+    /// Neither packets nor bytes are bounded, a bound is 0, or the bound in bytes is larger than
+    /// [`MAX_PERIOD_BYTES`].
     AmountOutOfRange {
         /// The bound in packets.
         packets: Option<u32>,
@@ -154,7 +155,7 @@ impl BudgetState {
     }
 
     /// Takes up to `wanted` bytes, at most the bytes that are left. Returns their number and the
-    /// number of the period; `None` if it takes no bytes, for example before the first period. The
+    /// number of the period; `None` if the number is 0, for example before the first period. The
     /// budget must bound bytes; its bound in packets has no effect.
     pub fn reserve_bytes(&mut self, wanted: usize, now: Nanos) -> Option<(usize, u64)> {
         self.advance(now);
@@ -176,8 +177,8 @@ impl BudgetState {
         self.period
     }
 
-    /// Gives back bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period`. They are lost
-    /// if a later period has begun.
+    /// Returns to the budget bytes that [`reserve_bytes`](Self::reserve_bytes) took in `period`. If
+    /// a later period has begun, the bytes are lost.
     pub fn return_bytes(&mut self, bytes: usize, period: u64) {
         if period == self.period {
             self.bytes_left = self.bytes_left.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -206,7 +207,8 @@ impl BudgetState {
         self.origin.saturating_add((self.period + 1).saturating_mul(self.budget.period))
     }
 
-    /// Returns the number of past periods in which no method with the parameter `now` was called.
+    /// Returns the number of past periods in which no method with the parameter `now` was called,
+    /// not counting the first period.
     #[must_use]
     pub fn skipped_period_count(&self) -> u64 {
         self.skipped_period_count
@@ -250,7 +252,7 @@ impl BudgetState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceClass {
     /// The receive context processes packets up to this rate. Packets above the rate are processed
-    /// like packets of the class [`Priority`](Self::Priority).
+    /// as for [`Priority`](Self::Priority).
     LowLatency(PacketRate),
     /// In each period, packets are processed from its start until the budget or the queue is empty.
     Guaranteed(Budget),
@@ -280,7 +282,7 @@ pub struct StreamScheduler {
 }
 
 impl StreamScheduler {
-    /// Starts the first period of the class's budget, if any, at `origin`.
+    /// Starts the first period of the service class's budget, if any, at `origin`.
     ///
     /// # Errors
     /// As for [`Budget::check`].
@@ -294,8 +296,8 @@ impl StreamScheduler {
         Ok(Self { sleeps_by_period: service == BudgetServerKind::Polling, budget })
     }
 
-    /// Starts the first period of `budget` at `origin`. A deferrable budget processes a packet as
-    /// soon as it arrives, while budget is left.
+    /// Starts the first period of `budget` at `origin`. With a deferrable budget, the thread
+    /// processes a packet as soon as it arrives, while budget is left.
     ///
     /// # Errors
     /// As for [`Budget::check`].
@@ -322,7 +324,7 @@ impl StreamScheduler {
         }
     }
 
-    /// Returns the state of the budget, if the class has one.
+    /// Returns the state of the budget, if the stream has one.
     #[must_use]
     pub fn budget(&self) -> Option<&BudgetState> {
         self.budget.as_ref()
@@ -330,9 +332,9 @@ impl StreamScheduler {
 }
 
 /// Returns the indices of `streams` in the order in which they are processed. Each element has the
-/// priority of a stream's lane, and the stream's class. The sort keys are: best effort last, lane
-/// priority (highest first), period (shortest first; classes without a period before all periods),
-/// index.
+/// priority of a stream's lane, and the stream's service class. The sort keys are: best effort
+/// last, lane priority (highest first), period (shortest first; streams without a period before all
+/// others), index.
 #[must_use]
 pub fn processing_order(streams: &[(u8, ServiceClass)]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..streams.len()).collect();

@@ -1,7 +1,8 @@
 //! The budget of a stream in received bytes, which all connections of the stream share.
 //!
-//! A connection reserves bytes before it reads, and gives back the bytes that it did not read. The
-//! end of a connection is read without the budget.
+//! A connection reserves bytes before it reads, and then returns the bytes that it did not read.
+//! Bytes count in the period in which they were reserved. To read the end of a connection, no bytes
+//! of the budget are needed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub(crate) fn monotonic() -> Nanos {
 }
 
 pub(crate) trait Throttled: Send + Sync {
-    /// Makes the kernel report the unread bytes again, as a new edge.
+    /// Makes the kernel report the unread bytes of the connection's socket again, as a new edge for
+    /// edge-triggered epoll instances.
     fn report_unread_bytes(&self);
 }
 
@@ -49,9 +51,9 @@ pub(crate) struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// Starts the first period, and a thread that begins the turns of each later period. `thread`
-    /// is the name, the scheduling and the preferred cores of the thread. Without it, turns begin
-    /// only in the calls of the connections.
+    /// Starts the first period, and a thread that divides the bytes of each later period among the
+    /// waiting connections (module `turns`). `thread` is the name, the scheduling and the preferred
+    /// cores of the thread. Without a thread, turns begin only in the calls of the connections.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.
@@ -102,15 +104,16 @@ impl ByteBudget {
         reservation
     }
 
-    /// Gives back reserved bytes that have not arrived, and ends the connection's turn. Bytes of an
-    /// earlier period are lost.
+    /// Returns to the budget the reserved bytes that have not arrived, and ends the connection's
+    /// turn. If `period` has passed, the bytes are lost, and a turn in a later period continues.
     pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
         state.budget.give_back(seat, bytes, period, (self.shared.clock)());
         self.shared.report(state);
     }
 
-    /// Requests a turn for the connection. Returns false if it can reserve bytes now.
+    /// Requests a turn for the connection. Returns false, and requests nothing, if the connection
+    /// can reserve bytes now.
     pub(crate) fn wait(&self, seat: Seat) -> bool {
         let mut state = self.shared.state.lock();
         let was_idle = !state.budget.has_waiting();
@@ -168,7 +171,8 @@ impl Drop for ByteBudget {
         let Some(thread) = self.thread.take() else { return };
         self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
-        // The thread itself runs this function if it held the last pointer to a connection.
+        // The thread runs this function itself, and cannot join itself, if it dropped the last
+        // pointer to a connection.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }

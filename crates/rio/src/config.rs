@@ -1,26 +1,34 @@
 //! Options of the transport, and the handler of level changes.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use corelane_net::{IoClass, IoProperties};
+use corelane_sched::task::Nanos;
 use corelane_sys::bpf::AttachMode;
 
 use crate::feature_level::{FeatureLevel, LevelChange};
 use crate::interface_steering::QUEUES;
 use crate::memory::{MemoryBound, StreamBuffers};
 use crate::packet_rings::{RingSizes, receive_queues};
-use crate::steering::RING_FRAME_SIZE;
+use crate::steering::{ByteRate, RING_FRAME_SIZE};
 use crate::stream_admission::StreamAdmission;
 
-/// Bounds of a chosen receive buffer in bytes.
+/// Smallest receive buffer in bytes that [`RioConfig::receive_buffer_size_of`] chooses.
 const MIN_RECEIVE_BUFFER: u32 = 131_072;
+/// Largest receive buffer in bytes that [`RioConfig::receive_buffer_size_of`] chooses.
 const MAX_RECEIVE_BUFFER: u32 = 16_777_216;
 
+/// Maximum of [`RioConfig::ring_frames`].
 const MAX_RING_FRAMES: u32 = 32_768;
 /// Bytes of a full segment over IPv4 at an MTU of 1,500, with timestamps.
 const PACKET_PAYLOAD: u32 = 1_448;
+
+/// Time in nanoseconds. Best effort may receive the bytes of this time at once after a pause. TCP
+/// needs such a burst: a sender learns of a loss only after several packets.
+const BEST_EFFORT_BURST: Nanos = 20_000_000;
 
 /// Default of [`RioConfig::journal_folder`].
 pub(crate) const JOURNAL_FOLDER: &str = "/run/corelane-rio";
@@ -65,30 +73,43 @@ pub struct RioConfig {
     pub best_effort_pacing_rate: Option<u32>,
     /// Maximum number of frames that wait for each kernel thread. Default: 512.
     pub thread_queue_frames: u32,
-    /// Maximum number of streams of the class [`IoClass::GuaranteedPackets`] that have rings. Each
-    /// receive queue gets frames for all of them when the first one is opened. Default: 8.
+    /// Maximum number of streams of the service class [`IoClass::GuaranteedPackets`] that have
+    /// rings. When the first of these streams is opened, each receive queue gets frames for all of
+    /// them. Default: 8.
     pub max_packet_streams: u32,
-    /// Maximum number of frames that wait in each ring of such a stream, from 1 to 32,768, rounded
-    /// up to a power of two. Default: 256.
+    /// Maximum number of frames that wait in each ring of a stream with a budget in packets
+    /// ([`IoClass::GuaranteedPackets`]): 1 to 32,768, rounded up to a power of two. Default: 256.
     pub ring_frames: u32,
     /// If true, a kernel thread of the ordinary scheduling class processes the sorted frames that
-    /// belong to no stream. If false, the receive context processes them, which preempts threads.
-    /// Default: `false`.
+    /// belong to no stream. If false, the receive context, which preempts threads, processes these
+    /// frames. Default: `false`.
     pub has_best_effort_thread: bool,
     /// Core on which the kernel threads of best effort and of streams without cores run. Default:
     /// 0.
     pub default_core: u32,
     /// If true, the transport gives the interface transmit classes and receive threads with a
-    /// priority ([`FeatureLevel::KernelPriorities`]), also below the level
-    /// [`FeatureLevel::StreamSteering`]. A killed process leaves these settings; the next process,
-    /// or `corelane rio clean`, restores the earlier ones. Default: `false`. It has the effect of
-    /// true if [`max_level`](field@Self::max_level) is [`FeatureLevel::KernelPriorities`].
+    /// priority ([`FeatureLevel::KernelPriorities`]), even while frames are not sorted by stream. A
+    /// killed process leaves these settings; the next process, or `corelane rio clean`, restores
+    /// the earlier settings. Default: `false`.
+    ///
+    /// The field has an effect only if [`max_level`](field@Self::max_level) is
+    /// [`FeatureLevel::StreamSteering`]. With [`FeatureLevel::KernelPriorities`] it counts as true,
+    /// and with lower levels as false.
     pub has_kernel_priorities: bool,
     /// Maximum rate in bytes per second at which the interface sends the packets that belong to no
-    /// stream, with transmit classes. `None` means no limit. Default: `None`.
+    /// stream. It applies while the interface has transmit classes
+    /// ([`has_kernel_priorities`](field@Self::has_kernel_priorities)). `None` means no limit.
+    /// Default: `None`.
     pub max_best_effort_send_rate: Option<u64>,
-    /// Core of the kernel's receive threads. `None` leaves their cores to the kernel. Default:
-    /// `None`.
+    /// Maximum rate in bytes per second, with Ethernet headers, of the sorted frames that belong to
+    /// no stream, over all receive queues. The steering program drops frames above the rate, after
+    /// a burst of the bytes of 20 ms, and TCP adapts to the rate. ARP, neighbour discovery,
+    /// broadcast and multicast do not count. The maximum needs [`FeatureLevel::StreamSteering`]. 0
+    /// counts as 1. `None` means no limit. Default: `None`.
+    pub max_best_effort_receive_rate: Option<u64>,
+    /// Core of the interface's receive threads, which exist with kernel priorities. Admission
+    /// assumes that streams of low latency use this core, even without receive threads. `None`
+    /// leaves the cores of the threads to the kernel. Default: `None`.
     pub receive_core: Option<usize>,
     /// Folder of the journals of kernel priorities. The user of the process must own it, and no
     /// other user may write into it. Default: `/run/corelane-rio`.
@@ -117,6 +138,7 @@ impl Default for RioConfig {
             default_core: 0,
             has_kernel_priorities: false,
             max_best_effort_send_rate: None,
+            max_best_effort_receive_rate: None,
             receive_core: None,
             journal_folder: PathBuf::from(JOURNAL_FOLDER),
             admission: None,
@@ -211,6 +233,13 @@ impl RioConfig {
         self
     }
 
+    /// Sets [`max_best_effort_receive_rate`](field@Self::max_best_effort_receive_rate).
+    #[must_use]
+    pub fn max_best_effort_receive_rate(mut self, bytes_per_second: Option<u64>) -> Self {
+        self.max_best_effort_receive_rate = bytes_per_second;
+        self
+    }
+
     /// Sets [`receive_core`](field@Self::receive_core).
     #[must_use]
     pub fn receive_core(mut self, core: Option<usize>) -> Self {
@@ -239,14 +268,15 @@ impl RioConfig {
         self
     }
 
-    /// Returns the size of the kernel's receive buffer of a connection with this class in bytes.
+    /// Returns the size in bytes of the kernel's receive buffer of a connection with the service
+    /// class `class`.
     ///
-    /// Without [`receive_buffer_size`](field@Self::receive_buffer_size), it is at least 131,072 and
-    /// at most 16,777,216. In between, a connection with the class [`IoClass::Guaranteed`] has room
-    /// for the bytes of two periods, or of the periods within 10 ms and one more, if these are
-    /// more: peers send while the bytes of a period wait for the reader. Each byte counts twice,
-    /// because the kernel charges up to four times the bytes of a frame to a buffer, and doubles
-    /// the size.
+    /// If [`receive_buffer_size`](field@Self::receive_buffer_size) is `None`, the size is at least
+    /// 131,072 and at most 16,777,216. Within these bounds, a guaranteed stream's connection has
+    /// room for the bytes or full packets of two periods: peers send while those of one period wait
+    /// for the reader. If periods are shorter than 10 ms, the room is for the periods within 10 ms
+    /// and one more. Each byte counts twice: the kernel charges up to four times the bytes of a
+    /// frame to a buffer, and doubles the configured size.
     #[must_use]
     pub fn receive_buffer_size_of(&self, class: IoClass) -> u32 {
         const DELAY: Duration = Duration::from_millis(10);
@@ -271,11 +301,23 @@ impl RioConfig {
         self.interface.is_some() && (is_requested || self.max_level == FeatureLevel::KernelPriorities)
     }
 
-    /// Returns the core of the kernel thread of a stream with these properties: the first of its
-    /// cores.
+    /// Returns the core of the kernel thread of a stream with the properties `io`: the first of the
+    /// stream's cores, or [`default_core`](field@Self::default_core).
     pub(crate) fn core_of(&self, io: &IoProperties) -> u32 {
         let core = io.cores.and_then(|cores| cores.iter().next()).and_then(|core| u32::try_from(core).ok());
         core.unwrap_or(self.default_core)
+    }
+
+    pub(crate) fn best_effort_ceiling(&self) -> Option<ByteRate> {
+        let rate = self.max_best_effort_receive_rate?;
+        Some(ByteRate::new(NonZeroU64::new(rate).unwrap_or(NonZeroU64::MIN), BEST_EFFORT_BURST))
+    }
+
+    /// Returns the number of receive queues that the interface has now, from 1 to [`QUEUES`], the
+    /// number of queues in the steering tables.
+    pub(crate) fn receive_queue_count(&self) -> u32 {
+        let queues = self.interface.as_ref().and_then(|name| receive_queues(name).ok());
+        queues.unwrap_or(1).clamp(1, QUEUES.into())
     }
 
     pub(crate) fn ring_sizes(&self) -> RingSizes {
@@ -283,8 +325,8 @@ impl RioConfig {
         RingSizes { streams: self.max_packet_streams, frames }
     }
 
-    /// Returns the maximum memory of one stream with this class. A stream with rings has a ring on
-    /// each receive queue that the interface has now.
+    /// Returns the maximum memory of one stream with the service class `class`. A stream with rings
+    /// has a ring on each receive queue that the interface has now.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
         let interface = self.interface.as_ref().filter(|_| self.max_level == FeatureLevel::StreamSteering);
@@ -299,12 +341,12 @@ impl RioConfig {
             // The kernel may merge segments, up to the largest IP packet.
             max_packet_size: 65_535,
         };
-        let with_rings = |name: &String| {
-            let queues = receive_queues(name).ok().and_then(|queues| u16::try_from(queues).ok());
-            StreamBuffers { receive_queue_count: queues.unwrap_or(1).min(QUEUES), ..buffers }.memory_bound().ok()
+        let with_rings = || {
+            let receive_queue_count = u16::try_from(self.receive_queue_count()).unwrap_or(QUEUES);
+            StreamBuffers { receive_queue_count, ..buffers }.memory_bound().ok()
         };
-        let has_rings = matches!(class, IoClass::GuaranteedPackets { .. });
-        let of_rings = interface.filter(|_| has_rings).and_then(with_rings);
+        let has_rings = interface.is_some() && matches!(class, IoClass::GuaranteedPackets { .. });
+        let of_rings = if has_rings { with_rings() } else { None };
         of_rings.unwrap_or_else(|| buffers.memory_bound_without_rings())
     }
 }
@@ -332,7 +374,7 @@ mod tests {
         assert_eq!(of(1_000, 10_000), 131_072);
         assert_eq!(of(100_000, 10_000), 2 * 2 * 100_000);
         assert_eq!(of(100_000, 1_000_000), 2 * 2 * 100_000);
-        // Ten periods within 10 ms.
+        // Ten periods of 1 ms fit into 10 ms; the buffer has room for one more.
         assert_eq!(of(100_000, 1_000), 2 * 11 * 100_000);
         assert_eq!((of(u32::MAX, 1), of(1, 0)), (16_777_216, 16_777_216));
         assert_eq!(RioConfig::default().buffer_sizes(1, 1).receive_buffer_size_of(IoClass::Priority), 1);

@@ -18,19 +18,21 @@ use crate::turns::Seat;
 pub(crate) struct RioStream(Arc<Connection>);
 
 struct Connection {
-    /// Entry in the steering tables, dropped before `inner`.
+    /// Entry in the steering tables. It is dropped before `inner`, so before the socket is closed.
     _steered: Option<SteeringMember>,
     inner: Box<dyn Stream>,
     slot: ConnectionSlot,
     /// Place among the connections that share the stream's budget; `None` if the stream has no
-    /// budget.
+    /// budget in bytes.
     seat: Option<Seat>,
     /// Coarse receive time-out in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
     /// True after this side has ended both directions.
     is_shut_down: AtomicBool,
     /// Edge-triggered epoll instance of the socket, created at its first use; `None` if it cannot
-    /// be created. It becomes readable when a turn begins, although the socket was readable before.
+    /// be created. When a turn of the connection begins (module `turns`), the instance becomes
+    /// readable even if no new bytes have come, because `report_unread_bytes` repeats the socket's
+    /// edge.
     arrivals: OnceLock<Option<Epoll>>,
 }
 
@@ -98,7 +100,8 @@ impl RioStream {
             let Some(arrivals) = connection.arrivals() else {
                 // Without interest in reading, only a hang-up ends this wait before `until`.
                 if poll::wait(fd, false, false, until)?.is_hung_up && !connection.is_shut_down() {
-                    // The peer's hang-up ends every further wait at once.
+                    // The peer's hang-up ends every further wait at once, so a pause avoids a busy
+                    // loop.
                     std::thread::sleep(HUNG_UP_PAUSE);
                 }
                 continue;
@@ -126,8 +129,8 @@ impl Connection {
                 if count < bytes {
                     budget.give_back(seat, bytes - count, period);
                 } else if bytes < wanted && !budget.wait(seat) {
-                    // A caller that reads with `WaitLimit::Now` takes a short read for the end of
-                    // the unread bytes, and waits for the next edge.
+                    // A caller that reads with `WaitLimit::Now` takes a short read for the end of the
+                    // unread bytes and waits for the next edge, so an edge must follow.
                     self.report_unread_bytes();
                 }
                 match received {
@@ -189,7 +192,7 @@ impl Connection {
     }
 }
 
-/// Consumes the reported edge, so that `set` becomes readable at the next one.
+/// Consumes the reported edge, so that `set` becomes readable again only at the next edge.
 fn discard_reports(set: &Epoll) -> io::Result<()> {
     set.wait(&mut [EpollEvent::EMPTY; 1], Some(Duration::ZERO)).map(drop)
 }
@@ -281,7 +284,8 @@ impl Stream for RioStream {
 
     fn set_dscp(&self, dscp: u8) -> io::Result<()> {
         self.0.inner.set_dscp(dscp)?;
-        // For IPv4, setting the code point makes the kernel change `SO_PRIORITY`.
+        // For IPv4, setting the code point makes the kernel change `SO_PRIORITY`, so it is set
+        // again.
         match self.0.inner.readiness_descriptor() {
             Some(fd) => self.0.slot.stream().set_packet_priority(fd),
             None => Ok(()),

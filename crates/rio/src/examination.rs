@@ -64,7 +64,8 @@ pub fn examine(interface: &str) -> InterfaceExamination {
         && priorities.iter().any(|one| one.is_available && !one.is_needed);
     findings.extend(priorities);
     findings.extend(steering_findings(interface));
-    // If all conditions are met and the level is not reached, the attachment failed.
+    // If all conditions are met and the level is not reached, the attachment failed, so the finding
+    // `hook` is added.
     let is_steered = steered == FeatureLevel::StreamSteering;
     let hook = if is_steered { Ok("the program is accepted".to_owned()) } else { Err(limit.clone()) };
     let is_met = |one: &FeatureFinding| one.level != FeatureLevel::StreamSteering || one.is_available || !one.is_needed;
@@ -110,8 +111,8 @@ fn socket_findings() -> Vec<FeatureFinding> {
     ]
 }
 
-/// Examines the features of [`FeatureLevel::KernelPriorities`]. The level needs one of two
-/// features, so neither of them is `is_needed`.
+/// Examines the features of [`FeatureLevel::KernelPriorities`]. The level needs receive threads or
+/// transmit classes, so neither of the two is `is_needed`.
 fn priority_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::KernelPriorities, feature, state, remedy);
     let optional = |one: FeatureFinding| FeatureFinding { is_needed: false, ..one };
@@ -177,7 +178,8 @@ fn transmit_classes_finding(name: &str) -> Result<String, String> {
 
 fn steering_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::StreamSteering, feature, state, remedy);
-    // The level is reached even if the kernel threads of streams keep the ordinary class.
+    // The level is reached even if the kernel threads of streams keep the ordinary scheduling
+    // class.
     let threads = of(
         "kernel threads",
         kernel_thread_finding(),
@@ -220,8 +222,8 @@ fn interface_finding(name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns an error if streams with a budget in packets cannot have rings on the interface.
-/// Privileges are examined elsewhere.
+/// Returns an error if streams with a budget in packets cannot have rings on the interface. The
+/// privileges are examined by [`capability_finding`].
 fn rings_finding(name: &str) -> Result<String, String> {
     check_packets(name).map_err(|error| error.to_string())?;
     if !Path::new("/dev/net/tun").exists() {
@@ -231,9 +233,9 @@ fn rings_finding(name: &str) -> Result<String, String> {
     Ok(format!("a stream with a budget in packets has a ring on each of {queues} receive queues"))
 }
 
-/// Returns an error if the kernel's receive packet steering is on for the interface. It takes the
-/// packets of a stream from the stream's kernel thread, and gives them to the receive context of
-/// another core (Documentation/networking/scaling.rst).
+/// Returns an error if the kernel's receive packet steering is on for the interface. Receive packet
+/// steering takes the packets of a stream from the stream's kernel thread, and gives them to the
+/// receive context of another core (Documentation/networking/scaling.rst).
 fn packet_steering(name: &str) -> Result<String, String> {
     interface::index(name).map_err(|_| format!("there is no interface {name}"))?;
     let settings = InterfaceSettings::open().map_err(|error| error.to_string())?;
@@ -254,7 +256,7 @@ fn packet_steering_finding(folder: &Path) -> Result<String, String> {
             continue;
         }
         for setting in ["rps_cpus", "rps_flow_cnt"] {
-            // Without the setting, the kernel has no receive packet steering.
+            // A missing setting means that the kernel has no receive packet steering.
             if read(&queue.path().join(setting)).is_ok_and(|text| !is_zero(text)) {
                 steering.push(format!("{setting} of {number}"));
             }

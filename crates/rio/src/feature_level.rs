@@ -1,7 +1,7 @@
 //! Feature levels: sets of features in use, and changes between them while the system runs.
 //!
 //! A [`FeatureController`] decides on the steps of a change, and its caller executes them. A change
-//! keeps all connections: TCP retransmits the segments that are lost meanwhile.
+//! keeps all connections: TCP retransmits the segments that are lost during the change.
 //!
 //! ```text
 //! level               steps, in the order in which the controller does them
@@ -114,7 +114,7 @@ impl FeatureStep {
     }
 }
 
-/// Linux capabilities that the levels need.
+/// The capabilities of a process, as far as feature levels need them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
 pub struct Capabilities {
@@ -194,7 +194,7 @@ pub enum LevelLimit {
     InterfaceAbsent,
     /// The link is down.
     LinkDown,
-    /// Another program is attached to the interface.
+    /// An XDP program of another owner is attached to the interface.
     XdpHookTaken,
     /// Another process has detached the steering program.
     ProgramLost,
@@ -388,8 +388,8 @@ impl FeatureController {
         Some(action)
     }
 
-    /// Returns the time of the next probe or retry. Unless a result or a request arrives earlier,
-    /// [`poll`](Self::poll) has no action before this time.
+    /// Returns the time of the next probe or retry. After [`poll`](Self::poll) has returned `None`,
+    /// it has no action before this time, unless a result or a request arrives earlier.
     #[must_use]
     pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
@@ -402,7 +402,7 @@ impl FeatureController {
         let before = self.level();
         match (self.running.take(), event) {
             (Some(FeatureAction::Probe), ActionResult::Probed(facts)) => self.take_facts(facts, now),
-            // If a probe fails, the result of the previous probe is used until the next one.
+            // If a probe fails, the result of the previous probe stays in use.
             (Some(FeatureAction::Probe), _) => self.probe_at = now.saturating_add(self.timing.probe_interval),
             (Some(FeatureAction::Do(step)), ActionResult::Failed) => {
                 self.fail(step.level(), LevelLimit::StepFailed(step), now)

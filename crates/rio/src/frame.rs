@@ -251,13 +251,14 @@ impl<'f> TcpPacket<'f> {
         self.header_length
     }
 
-    /// Returns true if the sender has left the checksum to its network card, and the packet has
-    /// never passed one. The field then has the sum of the pseudo header (RFC 9293, section 3.1).
+    /// Returns true if the checksum field has only the sum of the pseudo header (RFC 9293, section
+    /// 3.1). The sender then has left the checksum to its network card, and the packet has passed
+    /// no network card.
     pub(crate) fn has_partial_checksum(&self) -> bool {
         let addresses = if self.header_length == IPV4_HEADER_BYTES { 12..20 } else { 8..40 };
         let words = self.bytes.get(addresses).unwrap_or_default().chunks_exact(2);
         let addresses: u32 = words.filter_map(|word| read_u16(word, 0)).map(u32::from).sum();
-        // A packet has at most 65,535 bytes, so the sum does not overflow.
+        // The sum of at most 16 words and a length below 2^17 does not overflow.
         let length = u32::try_from(self.bytes.len() - self.header_length).unwrap_or(0);
         let mut sum = addresses + u32::from(protocol::TCP) + length;
         while sum > 0xffff {

@@ -17,9 +17,9 @@ pub(crate) struct InterfaceSettings {
 }
 
 impl InterfaceSettings {
-    /// Opens the settings in the calling thread's network namespace. With `CAP_SYS_ADMIN` the sysfs
-    /// certainly shows this namespace. Without it, the namespace at `/sys` counts as this one if
-    /// all names and numbers of interfaces are equal.
+    /// Opens the settings in the calling thread's network namespace. With `CAP_SYS_ADMIN` the
+    /// function opens a sysfs of this namespace. Without it, `/sys` counts as a sysfs of this
+    /// namespace if all names and numbers of interfaces are equal.
     ///
     /// # Errors
     /// If `/sys` shows another network namespace, or if its folder of interfaces is not readable.

@@ -16,7 +16,8 @@ use crate::frame::ConnectionKey;
 use crate::packet_rings::{PacketRings, RingSizes};
 use crate::protocol_thread::{PacketCounts, ProtocolThread, ThreadSettings};
 use crate::steering::{
-    Delivery, LoadedSteeringProgram, PortRule, SteeringError, StreamCounts, StreamDelivery, StreamId, TableSizes,
+    ByteRate, Delivery, LoadedSteeringProgram, PacketRate, PortRule, SteeringError, StreamCounts, StreamDelivery,
+    StreamId, TableSizes,
 };
 
 /// Number of streams in the tables, including best effort.
@@ -25,8 +26,8 @@ const STREAMS: u16 = 64;
 pub(crate) const QUEUES: u16 = 64;
 const MAX_CONNECTIONS: u32 = 4_096;
 
-/// The steering program with its tables, and its link to the interface. Dropping it detaches the
-/// program.
+/// The steering program with its tables, and its link to the interface. Dropping the value detaches
+/// the program.
 #[derive(Debug)]
 pub(crate) struct InterfaceSteering {
     program: LoadedSteeringProgram,
@@ -43,14 +44,15 @@ pub(crate) struct InterfaceSteering {
 /// The rings of streams with a budget in packets.
 #[derive(Debug, Default)]
 struct Rings {
-    /// Dropped before `open`, because the threads hold receive queues of it.
+    /// Dropped before `open`, because the threads use the receive queues of `open`.
     threads: BTreeMap<StreamId, ProtocolThread>,
     /// `None` while no stream has rings.
     open: Option<PacketRings>,
 }
 
 /// For each entry of the connection table, the number of its connection. A new connection can have
-/// the addresses of a closed one whose entry has not been removed.
+/// the addresses of a closed one whose entry has not been removed. The end of the closed connection
+/// then leaves the entry, because the numbers differ.
 #[derive(Debug, Default)]
 struct ConnectionOwners {
     by_key: BTreeMap<ConnectionKey, u64>,
@@ -116,24 +118,32 @@ impl InterfaceSteering {
                 receive_context_frames: in_context,
                 queued_frames: queued,
                 undeliverable_frames: missed,
+                dropped_frames: dropped,
             } = self.program.counts(stream)?;
             total.receive_context_frames += in_context;
             total.queued_frames += queued;
             total.undeliverable_frames += missed;
+            total.dropped_frames += dropped;
         }
         Ok(total)
     }
 
-    /// Adds a stream whose frames a kernel thread on `core` processes. The returned text is the
-    /// reason why the kernel thread does not have `scheduling`.
+    /// Adds a stream whose frames a kernel thread on `core` processes, except those that the
+    /// receive context processes at up to `receive_context_rate`. The returned text is the reason
+    /// why the kernel thread does not have `scheduling`.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
         core: u32,
         scheduling: Option<Scheduling>,
         queue_frames: u32,
+        receive_context_rate: Option<PacketRate>,
     ) -> Result<(SteeredStream, Option<String>), SteeringError> {
         let id = self.unused_streams.lock().pop();
-        let id = id.ok_or_else(|| io::Error::other(format!("the steering tables have {STREAMS} streams")))?;
+        let full = || {
+            let text = format!("the steering tables have {STREAMS} streams");
+            io::Error::new(io::ErrorKind::QuotaExceeded, text)
+        };
+        let id = id.ok_or_else(full)?;
         let earlier = StreamCounts::default();
         let process = process::id();
         let mut opened = SteeredStream { steering: Arc::clone(self), id, core, is_for_rings: false, earlier, process };
@@ -146,11 +156,13 @@ impl InterfaceSteering {
         for queue in 0..u32::from(QUEUES) {
             self.program.set_processor(id, queue, core)?;
         }
-        self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })?;
+        let delivery = Delivery::Thread;
+        self.program.set_delivery(id, StreamDelivery { delivery, max_receive_context_rate: receive_context_rate })?;
         Ok((opened, refusal.map(|error| format!("the kernel thread of a stream has the ordinary class: {error}"))))
     }
 
-    /// Makes a kernel thread of the ordinary class process the frames that belong to no stream.
+    /// Makes a kernel thread of the ordinary scheduling class process the frames that belong to no
+    /// stream.
     pub(crate) fn start_best_effort_thread(&self, core: u32, queue_frames: u32) -> Result<(), SteeringError> {
         let id = StreamId::BEST_EFFORT;
         self.program.start_thread(id, core, queue_frames)?;
@@ -158,6 +170,11 @@ impl InterfaceSteering {
             self.program.set_processor(id, queue, core)?;
         }
         self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
+    }
+
+    /// Makes the program drop frames that belong to no stream, if they are above `ceiling`.
+    pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
+        self.program.set_best_effort_ceiling(Some(ceiling))
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
@@ -199,7 +216,8 @@ impl InterfaceSteering {
         rings.close_unused();
     }
 
-    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it did.
+    /// Closes all rings if a protocol thread has lost the TUN device. Returns true if it closed
+    /// them.
     pub(crate) fn close_broken_rings(&self) -> bool {
         let is_broken = self.rings.lock().threads.values().any(ProtocolThread::has_lost_device);
         if is_broken {
@@ -209,7 +227,7 @@ impl InterfaceSteering {
     }
 
     fn deliver_to_kernel_thread(&self, stream: StreamId) {
-        // After an error, the frames of the closed rings are missed, and so best effort.
+        // After an error, frames for the closed rings count as undeliverable and are best effort.
         let _ = self
             .program
             .set_delivery(stream, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None });
@@ -250,12 +268,13 @@ pub(crate) struct SteeredStream {
     core: u32,
     /// True if the stream has a budget in packets.
     is_for_rings: bool,
-    /// Counts of earlier streams with this number.
+    /// Counts of earlier streams with the same number, which `counts` subtracts.
     earlier: StreamCounts,
     process: u32,
 }
 
-/// The place of a stream in the tables, which the stream has while its [`SteeredStream`] exists.
+/// The place of a stream in the tables, for calls without the lock that guards its
+/// [`SteeredStream`]. After the end of the [`SteeredStream`], another stream can get the place.
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     steering: Arc<InterfaceSteering>,
@@ -283,7 +302,7 @@ impl StreamPlace {
 }
 
 impl SteeredStream {
-    /// Lets the stream have rings.
+    /// Sets whether the stream can have rings.
     #[must_use]
     pub(crate) fn for_rings(mut self, is_for_rings: bool) -> Self {
         self.is_for_rings = is_for_rings;
@@ -296,28 +315,31 @@ impl SteeredStream {
 
     /// Returns the counts since the stream was opened.
     pub(crate) fn counts(&self) -> Result<StreamCounts, SteeringError> {
-        let StreamCounts { receive_context_frames: in_context, queued_frames: queued, undeliverable_frames: missed } =
-            self.steering.counts(self.id)?;
+        let (counts, earlier) = (self.steering.counts(self.id)?, self.earlier);
+        let since = |count: fn(&StreamCounts) -> u64| count(&counts).saturating_sub(count(&earlier));
         Ok(StreamCounts {
-            receive_context_frames: in_context.saturating_sub(self.earlier.receive_context_frames),
-            queued_frames: queued.saturating_sub(self.earlier.queued_frames),
-            undeliverable_frames: missed.saturating_sub(self.earlier.undeliverable_frames),
+            receive_context_frames: since(|counts| counts.receive_context_frames),
+            queued_frames: since(|counts| counts.queued_frames),
+            undeliverable_frames: since(|counts| counts.undeliverable_frames),
+            dropped_frames: since(|counts| counts.dropped_frames),
         })
     }
 
-    /// Returns the stream's place.
     pub(crate) fn place(&self) -> StreamPlace {
         StreamPlace { steering: Arc::clone(&self.steering), id: self.id, core: self.core }
     }
 
-    /// Adds a connection of the stream. Returns `None` if the addresses have different IP versions.
+    /// Adds a connection of the stream. Returns `None`, and the connection stays best effort, if
+    /// the addresses have different IP versions, or if the stream can have rings and `local` is a
+    /// link-local IPv6 address.
     pub(crate) fn add_connection(
         &self,
         remote: SocketAddr,
         local: SocketAddr,
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
-        // A packet from a TUN device does not reach an address of another link.
+        // The kernel does not deliver a packet from a TUN device to a link-local address of another
+        // interface.
         let is_link_local = matches!(local.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
         if self.is_for_rings && is_link_local {
             return Ok(None);
@@ -344,7 +366,7 @@ impl Drop for SteeredStream {
         rings.threads.remove(&self.id);
         rings.close_unused();
         drop(rings);
-        // If a call fails, an entry remains that no connection uses.
+        // If a call fails, an entry or a thread remains that no connection uses.
         let _ = program.set_delivery(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);
         self.steering.unused_streams.lock().push(self.id);
@@ -414,12 +436,12 @@ mod tests {
             return println!("not run: the process does not see the kernel's threads");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64).unwrap();
+        let (stream, lack) = steering.open_stream(0, Some(Scheduling::Fifo(3)), 64, None).unwrap();
         assert_eq!(lack, None);
         let name = steering.program.thread_name(stream.id, 0).unwrap();
         let thread = thread::find_kernel_thread(&name).unwrap().unwrap();
         assert_eq!(thread::scheduling(Some(thread)).unwrap(), Scheduling::Fifo(3));
-        let (other, lack) = steering.open_stream(0, None, 64).unwrap();
+        let (other, lack) = steering.open_stream(0, None, 64, None).unwrap();
         assert_eq!((other.id, lack), (StreamId(2), None));
         let other = thread::find_kernel_thread(&steering.program.thread_name(other.id, 0).unwrap()).unwrap();
         assert_eq!(thread::scheduling(other).unwrap(), Scheduling::Other);
@@ -438,7 +460,7 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let (stream, _) = steering.open_stream(0, None, 64, None).unwrap();
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let connection = stream.add_connection(ends.0, ends.1).unwrap().unwrap();
         steering.program().test_run(&crate::frame::build::tcp(ends.0, ends.1, 0, 0), 3).unwrap();
@@ -451,7 +473,7 @@ mod tests {
         drop(port);
         assert_eq!(steering.ports.lock().get(&6), None);
         drop(stream);
-        let (stream, _) = steering.open_stream(0, None, 64).unwrap();
+        let (stream, _) = steering.open_stream(0, None, 64, None).unwrap();
         assert_eq!((stream.id, stream.counts().unwrap()), (StreamId(1), StreamCounts::default()));
         assert_eq!(steering.total_counts().unwrap().queued_frames, 3);
     }
@@ -462,7 +484,7 @@ mod tests {
             return println!("not run: {refusal}");
         }
         let steering = Arc::new(InterfaceSteering::load().unwrap());
-        let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64).unwrap());
+        let [(first, _), (second, _)] = [0; 2].map(|core| steering.open_stream(core, None, 64, None).unwrap());
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         let queued = |stream: &SteeredStream| stream.counts().unwrap().queued_frames;
         let frame = crate::frame::build::tcp(ends.0, ends.1, 0, 0);

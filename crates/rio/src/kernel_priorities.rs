@@ -1,7 +1,7 @@
 //! The settings of [`FeatureLevel::KernelPriorities`](crate::feature_level::FeatureLevel) on an
 //! interface: receive threads with a priority, and transmit classes.
 //!
-//! These settings outlive a killed process. So the owner of the settings holds a lock on a journal,
+//! The settings outlive a killed process. So the process that owns them holds a lock on a journal,
 //! which has the earlier settings. If a journal is not locked, its owner has ended, and the next
 //! owner restores the earlier settings first.
 
@@ -32,7 +32,7 @@ pub(crate) struct PrioritizedStream {
     pub(crate) native_priority: Option<u8>,
 }
 
-/// The ownership of the settings. Dropping it restores the earlier settings.
+/// The ownership of the settings of an interface. Dropping the value restores the earlier settings.
 #[derive(Debug)]
 pub(crate) struct KernelPriorities {
     name: String,
@@ -53,9 +53,10 @@ struct State {
     receive: Option<(Vec<ReceiveInstance>, Scheduling)>,
     /// The first error of the last attempt to schedule the receive threads.
     lack: Option<String>,
-    /// The priority of each stream's class; `None` without transmit classes.
+    /// The transmit classes of the streams with their priorities; `None` if the interface has no
+    /// transmit classes.
     classes: Option<BTreeMap<u32, u8>>,
-    /// Maximum rate of best effort in bytes per second.
+    /// Maximum rate of the transmit class of best effort in bytes per second.
     ceiling: Option<u64>,
 }
 
@@ -87,11 +88,11 @@ impl KernelPriorities {
         Ok((taken, restored))
     }
 
-    /// Makes kernel threads process the received packets.
+    /// Makes kernel threads, in place of the receive context, process the received packets.
     ///
     /// # Errors
-    /// If the interface can have no receive threads, if it has those of another owner, which keep
-    /// their scheduling and their cores, or if the setting or the journal cannot be written.
+    /// If the interface can have no receive threads, if it has receive threads of another owner,
+    /// which are left unchanged, or if the setting or the journal cannot be written.
     pub(crate) fn start_receive_threads(&self) -> Result<(), String> {
         let setting = self.settings.as_ref().map_err(String::clone)?.of(&self.name).join("threaded");
         let earlier = fs::read_to_string(&setting).map_err(|error| format!("{}: {error}", setting.display()))?;
@@ -112,7 +113,8 @@ impl KernelPriorities {
     /// bytes per second.
     ///
     /// # Errors
-    /// If the interface has a queueing discipline of another owner, or if the kernel refuses.
+    /// If the interface has a queueing discipline of another owner, or if the kernel refuses the
+    /// classes.
     pub(crate) fn start_transmit_classes(&self, ceiling: Option<u64>) -> Result<(), String> {
         self.create_classes(ceiling)?;
         let mut state = self.state.lock();
@@ -127,7 +129,7 @@ impl KernelPriorities {
             }
             Ok(RootDiscipline::Default) => {}
             Ok(RootDiscipline::Ours) => {
-                // If this fails, the creation fails as well and says why.
+                // If the removal fails, the creation fails as well and says why.
                 let _ = transmit_classes::remove(&self.netlink, self.index);
             }
             Err(error) => return Err(format!("the queueing discipline cannot be read: {error}")),
@@ -136,22 +138,23 @@ impl KernelPriorities {
             .map_err(|error| format!("the kernel refuses transmit classes: {error}"))
     }
 
-    /// Returns true if the interface is the one of which this value has the settings. An interface
-    /// that was removed and made again has another number.
+    /// Returns true if the interface with the name is still the one whose settings this value owns.
+    /// An interface that was removed and made again has another number.
     pub(crate) fn is_current(&self) -> bool {
         interface::index(&self.name).is_ok_and(|index| index == self.index)
     }
 
-    /// Gives each stream its class, and the receive threads the priority of the most urgent stream.
-    /// Changes nothing that is already as it should be.
+    /// Gives each stream its transmit class, and the receive threads the priority of the most
+    /// urgent stream. Changes only what differs.
     pub(crate) fn follow(&self, streams: &[PrioritizedStream], core: Option<usize>) {
         let mut state = self.state.lock();
         let State { receive, lack, classes, ceiling } = &mut *state;
         if classes.is_some() {
-            // Without an answer, the classes count as present.
+            // Without an answer of the kernel, nothing is changed until the next call.
             let Ok(root) = transmit_classes::root_discipline(&self.netlink, self.index) else { return };
             if root != RootDiscipline::Ours {
-                // Another process has removed the classes.
+                // Another process has removed the transmit classes. If they cannot be made again,
+                // this value makes no further attempt.
                 *classes = self.create_classes(*ceiling).is_ok().then(BTreeMap::new);
             }
         }
@@ -160,7 +163,7 @@ impl KernelPriorities {
                 .iter()
                 .map(|stream| (class_of_stream(stream.number), class_priority(stream.native_priority)))
                 .collect();
-            // A class whose packets have not left is removed with its packets.
+            // Removing a transmit class discards the packets that still wait in it.
             classes.retain(|class, _| {
                 wanted.contains_key(class)
                     || transmit_classes::remove_stream(&self.netlink, self.index, *class).is_err()
@@ -179,7 +182,7 @@ impl KernelPriorities {
             let Ok(instances) = receive_threads::instances(self.index) else { return };
             if *known != instances || *scheduling != wanted || lack.is_some() {
                 let schedule = |instance: &ReceiveInstance| instance.schedule(&self.name, wanted, core).err();
-                // One thread that cannot be scheduled keeps no other from its priority.
+                // An error with one thread does not prevent the scheduling of the others.
                 let failures: Vec<io::Error> = instances.iter().filter_map(schedule).collect();
                 *lack = failures.first().map(ToString::to_string);
                 (*known, *scheduling) = (instances, wanted);
@@ -191,14 +194,14 @@ impl KernelPriorities {
         &self.path
     }
 
-    /// Returns the first error of the last attempt to schedule the receive threads; `None` if each
-    /// thread got its scheduling.
+    /// Returns the first error of the last attempt to schedule the receive threads; `None` if there
+    /// was no error.
     pub(crate) fn lack(&self) -> Option<String> {
         self.state.lock().lack.clone()
     }
 
-    /// The first result is true if the interface has receive threads, the second if it has transmit
-    /// classes.
+    /// The first result is true if the value has started receive threads, the second if the
+    /// interface has transmit classes of this value.
     pub(crate) fn features(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.receive.is_some(), state.classes.is_some())
@@ -219,7 +222,8 @@ impl KernelPriorities {
             restored.push("transmit classes");
         }
         let mut text = String::new();
-        // A journal that its owner had not completed has nothing to restore.
+        // An incomplete journal has nothing to restore, because its owner ended before it changed
+        // the setting.
         let _ = (&self.journal).take(4_096).read_to_string(&mut text);
         let mut lines = text.lines();
         if lines.next() == Some(FORMAT)
@@ -249,13 +253,15 @@ impl Drop for KernelPriorities {
     }
 }
 
-/// The reason why an interface has no receive threads.
+/// The reason why an interface cannot have receive threads.
 pub(crate) const NO_RECEIVE_THREADS: &str = "the interface does not receive by NAPI";
 
-/// The reason why receive threads that real-time I/O has not made are left alone.
+/// The reason why receive threads that real-time I/O has not started keep their scheduling and
+/// their cores.
 pub(crate) const FOREIGN_RECEIVE_THREADS: &str = "the interface has receive threads of another owner";
 
-/// Time for which a locked journal is tried again. An examination holds the lock for a moment.
+/// Time for which [`lock`] tries a locked journal again, because [`is_owned`] holds the lock for a
+/// moment.
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Makes the folder of journals if it does not exist.
@@ -276,7 +282,7 @@ fn own_folder(folder: &Path) -> io::Result<()> {
 /// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
 /// locked can be one that has no name any more. The function then opens the journal again.
 ///
-/// A lock needs no more than a read descriptor, so no other user may open a journal.
+/// A descriptor for reading is enough to lock a file, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
     own_folder(folder).map_err(TryLockError::Error)?;
     let mut options = OpenOptions::new();
@@ -301,10 +307,12 @@ fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {
 /// Restores the settings of an interface that a killed process has left. Returns the names of the
 /// restored settings.
 ///
-/// `folder` is [`RioConfig::journal_folder`](crate::RioConfig::journal_folder) of the process.
+/// `folder` is [`RioConfig::journal_folder`](crate::RioConfig::journal_folder) of the killed
+/// process.
 ///
 /// # Errors
-/// If the interface does not exist, if a process has the settings, or without the privileges.
+/// If the interface does not exist, if a process owns its settings, or if the caller lacks the
+/// privileges.
 pub fn restore_interface(name: &str, folder: &Path) -> Result<Vec<&'static str>, String> {
     let index = interface::index(name).map_err(|error| error.to_string())?;
     let netlink = Netlink::open(NetlinkFamily::Route).map_err(|error| error.to_string())?;
@@ -315,29 +323,29 @@ pub fn restore_interface(name: &str, folder: &Path) -> Result<Vec<&'static str>,
     KernelPriorities::restore_and_take(name, folder).map(|(_, restored)| restored)
 }
 
-/// Returns the journal of an interface in the calling thread's network namespace.
+/// Returns the path of the journal of an interface in the calling thread's network namespace.
 fn journal_path(index: u32, folder: &Path) -> io::Result<PathBuf> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?;
     Ok(folder.join(format!("{}-{index}", namespace.ino())))
 }
 
-/// Returns true if the interface has receive threads that belong to no process with the settings,
-/// not even to a killed one.
+/// Returns true if the interface has receive threads but no journal, so real-time I/O has not
+/// started these threads.
 pub(crate) fn has_foreign_receive_threads(name: &str, index: u32, settings: &InterfaceSettings, folder: &Path) -> bool {
-    // A folder that is not readable can have a journal.
+    // A folder that is not readable can have a journal, so the function then returns false.
     let has_no_journal = journal_path(index, folder).and_then(fs::exists).is_ok_and(|exists| !exists);
     has_no_journal && fs::read_to_string(settings.of(name).join("threaded")).is_ok_and(|found| found.trim() != "0")
 }
 
-/// Returns true if a process has the settings of the interface.
+/// Returns true if a process owns the kernel priorities of the interface.
 ///
 /// # Errors
-/// If the journal cannot be read. Only root and the user of its process can read it.
+/// If the journal cannot be read. Only root and the user of the owner can read the journal.
 pub(crate) fn is_owned(index: u32, folder: &Path) -> io::Result<bool> {
     match journal_path(index, folder).and_then(File::open) {
         Ok(file) => match file.try_lock() {
-            // A child process that another thread has just started keeps the file open until it runs
-            // its program. So the lock would outlast the end of `file`.
+            // A child process that another thread has just started keeps the file open until it
+            // runs its program. Without this call, the lock could outlast `file`.
             Ok(()) => file.unlock().map(|()| false),
             Err(error) => Ok(matches!(error, TryLockError::WouldBlock)),
         },

@@ -17,6 +17,7 @@ use crate::feature_level::{
 };
 use crate::interface_steering::InterfaceSteering;
 use crate::kernel_priorities::{KernelPriorities, PrioritizedStream};
+use crate::stream_steering::TableAttempt;
 
 pub(crate) fn capabilities() -> Capabilities {
     // include/uapi/linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
@@ -36,10 +37,11 @@ struct State {
     controller: FeatureController,
     /// The program, which stays loaded while the level changes; `None` until it is first loaded.
     steering: Option<Arc<InterfaceSteering>>,
-    /// The priorities of the interface; `None` unless the step [`FeatureStep::Journal`] is in
-    /// place.
+    /// The kernel priorities of the interface; `None` unless the step [`FeatureStep::Journal`] is
+    /// in place.
     priorities: Option<Arc<KernelPriorities>>,
-    /// The errors of the steps of kernel priorities since the settings were last taken.
+    /// The reasons why kernel priorities, or one of their features, are missing. Cleared when the
+    /// step [`FeatureStep::Journal`] succeeds.
     priorities_lack: Option<String>,
     failure: Option<String>,
     orbs: usize,
@@ -54,7 +56,7 @@ struct State {
 
 impl State {
     /// Returns the level in use. If the steps of [`FeatureLevel::KernelPriorities`] were skipped,
-    /// so that the interface has neither receive threads nor transmit classes, it is
+    /// so that the interface has neither receive threads nor transmit classes, the result is
     /// [`FeatureLevel::SocketOptions`].
     fn level(&self) -> FeatureLevel {
         let level = self.controller.level();
@@ -63,9 +65,9 @@ impl State {
     }
 }
 
-pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>) + Send + Sync>;
+pub(crate) type FillTables = Box<dyn Fn(&Arc<InterfaceSteering>, TableAttempt) + Send + Sync>;
 
-/// Lists the open streams. Called with the lock of [`LevelControl::follow_streams`] only.
+/// Lists the open streams. Called only while [`LevelControl::following`] is locked.
 pub(crate) type ListStreams = Box<dyn Fn() -> Vec<PrioritizedStream> + Send + Sync>;
 
 pub(crate) struct LevelControl {
@@ -75,7 +77,7 @@ pub(crate) struct LevelControl {
     /// Adds the open streams to the tables. Called without a lock.
     fill_tables: FillTables,
     state: PiMutex<State>,
-    /// Held while the streams are listed and get their classes.
+    /// Held while the streams are listed and get their transmit classes.
     following: PiMutex<()>,
     changed: PiCondvar,
 }
@@ -116,30 +118,31 @@ impl LevelControl {
         self.state.lock().level()
     }
 
-    /// Returns the reason why the level is not higher. The second result is the error of a step
-    /// that failed, if there is one.
+    /// Returns the reason why the level is not higher. The second result is a more exact text, if
+    /// there is one: the error of a failed step, or the reason why kernel priorities are missing.
     pub(crate) fn limit(&self) -> (LevelLimit, Option<String>) {
         let state = self.state.lock();
         let (_, limit) = state.controller.target_level(Monotonic::now().as_nanos());
         let is_failure = matches!(limit, LevelLimit::StepFailed(_));
         if limit == LevelLimit::Configured && state.level() < self.requested {
-            // The interface has lost its classes or threads.
+            // The steps are in place, but the interface has lost its transmit classes and has no
+            // receive threads.
             return (limit, state.priorities_lack.clone());
         }
         (limit, state.failure.clone().filter(|_| is_failure))
     }
 
-    /// Returns the error with which receive threads did not get their scheduling or, without one,
-    /// the reasons why the interface has no receive threads or no transmit classes. `None` if
-    /// nothing is missing, or if kernel priorities are not requested.
+    /// Returns the error with which receive threads did not get their scheduling or, without such
+    /// an error, the reasons why the interface has no receive threads or no transmit classes.
+    /// `None` if nothing is missing, or if kernel priorities are not requested.
     pub(crate) fn priorities_lack(&self) -> Option<String> {
         let state = self.state.lock();
         let of_threads = state.priorities.as_ref().and_then(|priorities| priorities.lack());
         of_threads.or_else(|| state.priorities_lack.clone())
     }
 
-    /// Returns the path of the interface's journal while this process has the priorities, else
-    /// `None`.
+    /// Returns the path of the interface's journal while this process owns the kernel priorities of
+    /// the interface, else `None`.
     pub(crate) fn journal(&self) -> Option<PathBuf> {
         self.priorities().map(|priorities| priorities.journal().to_owned())
     }
@@ -147,7 +150,8 @@ impl LevelControl {
     /// Gives the open streams their transmit classes, and the receive threads the priority of the
     /// most urgent stream. Has no effect while the interface has no kernel priorities.
     pub(crate) fn follow_streams(&self) {
-        // A list from before another thread's turn would remove the class of a newer stream.
+        // Without this lock, a thread with an older list could remove the transmit class of a newer
+        // stream.
         let _following = self.following.lock();
         if let Some(priorities) = self.priorities() {
             priorities.follow(&(self.list_streams)(), self.config.receive_core);
@@ -163,8 +167,8 @@ impl LevelControl {
     }
 
     /// Counts an ORB. The first ORB raises the level as far as the machine and the configuration
-    /// permit. If an interface and a level above [`FeatureLevel::SocketOptions`] are configured, it
-    /// also starts the thread that probes the machine.
+    /// permit. If an interface and a level above [`FeatureLevel::SocketOptions`] are configured,
+    /// the first ORB also starts the thread that probes the machine.
     pub(crate) fn attach_orb(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.orbs += 1;
@@ -200,11 +204,13 @@ impl LevelControl {
         }
         state.controller.set_requested(FeatureLevel::PlainTcp);
         state.thread_number += 1;
-        // A later ORB may start its thread as soon as the lock is released.
+        // A later ORB may store its own thread as soon as the lock is released, so this thread is
+        // taken before.
         let thread = state.thread.take();
         drop(state);
         self.changed.notify_all();
-        // The handler may end the last ORB in this thread, which cannot join itself and ends later.
+        // The handler of level changes may end the last ORB in the thread `rio/level`. This thread
+        // cannot join itself, and ends later.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
@@ -245,8 +251,8 @@ impl LevelControl {
     }
 
     /// Reports the changes of the level to the handler. One thread at a time calls the handler,
-    /// without the lock, and also reports the changes that other threads and the handler itself
-    /// cause meanwhile.
+    /// without the lock. It also reports the changes that other threads and the handler itself
+    /// cause during the call.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {
@@ -265,13 +271,15 @@ impl LevelControl {
     fn execute(&self, action: FeatureAction) -> ActionResult {
         match action {
             FeatureAction::Probe => {
-                // Streams may have ended.
+                // The transmit classes of streams that have ended are removed here.
                 self.follow_streams();
-                // The streams open the TUN device and their rings again.
-                self.steering()
-                    .iter()
-                    .filter(|steering| steering.close_broken_rings())
-                    .for_each(|steering| (self.fill_tables)(steering));
+                // After broken rings were closed, `fill_tables` makes the streams open the TUN
+                // device and their rings again. Streams that lack something also try again when
+                // their pause has ended.
+                for steering in self.steering().iter().filter(|steering| steering.is_attached()) {
+                    let attempt = if steering.close_broken_rings() { TableAttempt::Now } else { TableAttempt::IfDue };
+                    (self.fill_tables)(steering, attempt);
+                }
                 ActionResult::Probed(self.probe())
             }
             FeatureAction::Do(step) => self.do_step(step),
@@ -297,7 +305,7 @@ impl LevelControl {
         let done = match step {
             FeatureStep::SocketOptions => Ok(()),
             FeatureStep::ConnectionTable => {
-                self.steering().iter().for_each(|steering| (self.fill_tables)(steering));
+                self.steering().iter().for_each(|steering| (self.fill_tables)(steering, TableAttempt::Now));
                 Ok(())
             }
             FeatureStep::Journal | FeatureStep::ThreadedNapi | FeatureStep::TransmitClasses => {
@@ -308,8 +316,8 @@ impl LevelControl {
                     Err(reason) => Err(reason),
                 }
             }
-            // The first stream that needs rings opens them. Earlier ones can belong to an interface
-            // that has been removed since.
+            // The first stream that needs rings opens them. Rings that are open now can belong to
+            // an interface that has been removed since, so they are closed.
             FeatureStep::AfXdpRings => {
                 self.steering().iter().for_each(|steering| steering.close_rings());
                 Ok(())
@@ -374,6 +382,9 @@ impl LevelControl {
                 let (core, frames) = (self.config.default_core, self.config.thread_queue_frames);
                 steering.start_best_effort_thread(core, frames).map_err(|error| error.to_string())?;
             }
+            if let Some(ceiling) = self.config.best_effort_ceiling() {
+                steering.set_best_effort_ceiling(ceiling).map_err(|error| error.to_string())?;
+            }
             self.state.lock().steering = Some(Arc::new(steering));
         }
         Ok(())
@@ -419,7 +430,7 @@ mod tests {
     #[test]
     fn a_second_failing_attempt_replaces_the_reason_of_the_first() {
         let config = RioConfig::for_interface("no-such-if").max_level(FeatureLevel::KernelPriorities);
-        let control = LevelControl::new(config, Box::new(|_| {}), Box::new(Vec::new));
+        let control = LevelControl::new(config, Box::new(|_, _| {}), Box::new(Vec::new));
         for _ in 0..2 {
             let reason = control.do_priorities_step(FeatureStep::Journal).unwrap_err();
             control.do_priorities_step(FeatureStep::TransmitClasses).unwrap_err();
@@ -431,8 +442,11 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "threads of a test, which are not measured")]
     fn an_ending_orb_waits_for_its_own_thread_only() {
-        let control =
-            Arc::new(LevelControl::new(RioConfig::for_interface("no-such-if"), Box::new(|_| {}), Box::new(Vec::new)));
+        let control = Arc::new(LevelControl::new(
+            RioConfig::for_interface("no-such-if"),
+            Box::new(|_, _| {}),
+            Box::new(Vec::new),
+        ));
         for round in 0..300 {
             control.attach_orb();
             let barrier = Arc::new(std::sync::Barrier::new(2));
@@ -445,7 +459,8 @@ mod tests {
             });
             barrier.wait();
             control.attach_orb();
-            // The ORB that was attached second stays until the first one is detached.
+            // The second ORB stays attached, so its thread runs on. The first ORB must not wait for
+            // this thread.
             assert_ne!(end.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Timeout), "round {round}");
             ending.join().unwrap();
             control.detach_orb();

@@ -18,9 +18,10 @@
 //! | `receive_threads` | the kernel threads that process received packets | no |
 //! | `stream_admission` | the streams of a transport as requests for admission | yes |
 //! | [`status`] | the live state of transports, for other processes | no |
-//! | `transmit_classes` | the queueing discipline with a class for each stream | no |
+//! | `transmit_classes` | the queueing discipline with a transmit class for each stream | no |
 //! | `transport`, `connection` | [`RioTransport`]: TCP whose connections belong to streams | no |
 //! | `turns` | the bytes of a period, divided among the connections that wait for them | yes |
+//! | `rate` | caps in packets per second | yes |
 //! | `byte_budget` | the bytes that the connections of a stream receive in each period | no |
 //! | `kernel_priorities` | receive threads and transmit classes of an interface, with a journal of the earlier settings | no |
 //! | `level_control` | the steps of a feature level, done on this machine | no |

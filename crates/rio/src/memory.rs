@@ -14,8 +14,8 @@ const FILL_DESCRIPTOR: u64 = 8;
 /// Upper bound in bytes of a ring's producer, consumer and flags.
 const RING_HEADER: u64 = 512;
 /// Number of frames that a stream has on each queue beyond the places of its ring. The kernel takes
-/// a frame before it finds that a ring is full, so that it counts the lost frame as one of this
-/// ring.
+/// a frame before it finds that the stream's ring is full. Without a spare frame, it would not
+/// count the lost frame as dropped by the full ring.
 pub(crate) const SPARE_RING_FRAMES: u32 = 1;
 /// Upper bound in bytes of the kernel's overhead for a packet in a socket buffer: descriptor and
 /// list of fragments.
@@ -169,8 +169,8 @@ impl StreamBuffers {
     }
 }
 
-/// Returns the number of frames in the fill ring that the streams of a receive queue share. It is
-/// the smallest power of two that is larger than the sum of their receive rings.
+/// Returns the number of frames in the fill ring that the streams of a receive queue share. The
+/// result is the smallest power of two that is larger than the sum of the streams' receive rings.
 ///
 /// With fewer frames in the fill ring, a stream whose thread is stalled would occupy frames that
 /// other streams need. `None` if the size exceeds 2^31 frames.

@@ -1,7 +1,7 @@
 //! The AF_XDP rings of an interface, and the TUN device into which protocol threads write.
 //!
-//! The streams of a receive queue share the queue's frames. A stream has at most as many frames as
-//! its ring has places, so a full ring takes no frame from the other streams.
+//! The streams of a receive queue share the queue's frames. There are enough frames for full rings
+//! of all streams, so a full ring takes no frame from the other streams.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::interface_steering::QUEUES;
 use crate::memory::{SPARE_RING_FRAMES, fill_ring_frames};
 use crate::steering::{MAX_RING_FRAME_BYTES, RING_FRAME_SIZE};
 
-/// Name of the TUN device.
+/// Name of the TUN device. The kernel replaces `%d` by the first unused number.
 const TUN_NAME: &str = "rio-in%d";
 /// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs.
 /// Without an address the kernel's loose check of source addresses would discard all packets.
@@ -60,7 +60,8 @@ pub(crate) struct PacketRings {
 }
 
 impl PacketRings {
-    /// Opens each receive queue of the interface. If this fails, nothing stays.
+    /// Opens each receive queue of the interface, up to [`QUEUES`], and the TUN device. After an
+    /// error, all of them are closed again.
     pub(crate) fn open(name: &str, sizes: RingSizes) -> io::Result<Self> {
         let interface = interface::index(name)?;
         check_packets(name)?;
@@ -69,7 +70,7 @@ impl PacketRings {
         let rings = (0..sizes.streams).map(|_| of_stream);
         let fill_entries = fill_ring_frames(rings).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = XdpFrameMemory { frames, frame_size: RING_FRAME_SIZE, fill_entries };
-        // Frames of queues beyond the tables are best effort.
+        // The steering tables have no further queues: frames of such queues are best effort.
         let queues = (0..receive_queues(name)?.min(QUEUES.into()))
             .map(|queue| open_queue(interface, queue, memory).map(Arc::new));
         let queues = queues.collect::<io::Result<Vec<_>>>()?;
@@ -82,17 +83,19 @@ impl PacketRings {
         &self.tun
     }
 
-    /// Returns the bytes of frames that a stream occupies at most.
+    /// Returns the maximum number of bytes that the frames of a stream occupy.
     #[cfg(test)]
     pub(crate) fn frame_memory(&self) -> usize {
         self.queues.iter().map(|queue| queue.memory_size()).sum::<usize>() / self.sizes.streams as usize
     }
 
-    /// Opens a ring on each receive queue for a stream, beside `open` other streams.
+    /// Opens a ring on each receive queue for a stream. `open` is the number of streams that have
+    /// rings already.
     pub(crate) fn open_receivers(&self, open: usize) -> io::Result<Vec<XdpReceiver>> {
         let most = self.sizes.streams;
         if usize::try_from(most).is_ok_and(|most| open >= most) {
-            return Err(io::Error::other(format!("{most} streams have rings (RioConfig::max_packet_streams)")));
+            let text = format!("{most} streams have rings (RioConfig::max_packet_streams)");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
         }
         self.queues.iter().map(|queue| XdpReceiver::open(queue, self.sizes.frames)).collect()
     }
@@ -101,7 +104,7 @@ impl PacketRings {
 /// Checks that the largest packet of the interface fits into a ring, with a VLAN tag.
 ///
 /// # Errors
-/// `Unsupported` if it does not; `ENODEV` if there is no such interface.
+/// `Unsupported` if the packet does not fit; `ENODEV` if there is no such interface.
 pub(crate) fn check_packets(name: &str) -> io::Result<()> {
     let headers = crate::frame::ETHERNET_HEADER_BYTES + crate::frame::VLAN_TAG_BYTES;
     let longest = MAX_RING_FRAME_BYTES.saturating_sub(u32::try_from(headers).unwrap_or(0));
@@ -146,7 +149,8 @@ fn set_up(index: u32) -> io::Result<()> {
         body.extend([flags, flags].map(u32::to_ne_bytes).concat());
         body
     };
-    // The loose check of source addresses: the strict one expects the interface of the reply.
+    // 2 is the loose check of source addresses. The strict check would discard the packets, because
+    // replies leave through another interface.
     let mut body = link(0);
     let mut settings = Vec::new();
     add_attribute(&mut settings, IPV4_DEVCONF_RP_FILTER, &2_u32.to_ne_bytes());
@@ -156,10 +160,11 @@ fn set_up(index: u32) -> io::Result<()> {
     let mut settings = Vec::new();
     add_attribute(&mut settings, IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
     add_nested(&mut body, IFLA_AF_SPEC, &nested(AF_INET6.into(), &settings));
-    // A kernel without IPv6 refuses this, and needs it not.
+    // Without this request, IPv6 would give the device an address. A kernel without IPv6 refuses
+    // the request, so errors are ignored.
     let _ = netlink.request(RTM_NEWLINK, 0, &body);
-    // struct ifaddrmsg: family, length of the prefix, flags, scope, index. With this scope, the
-    // kernel chooses the address for no connection.
+    // struct ifaddrmsg: family, length of the prefix, flags, scope, index. With the scope of the
+    // host, the kernel does not choose the address for connections to other hosts.
     let mut body = vec![AF_INET, 32, 0, RT_SCOPE_HOST];
     body.extend(index.to_ne_bytes());
     add_attribute(&mut body, IFA_LOCAL, &TUN_ADDRESS);

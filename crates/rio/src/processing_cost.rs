@@ -16,18 +16,20 @@ use crate::admission::ProcessingCost;
 const BATCH: u32 = 8;
 const BATCHES: usize = 400;
 const SLEEPS: usize = 100;
-/// Sizes of the payloads in bytes.
+/// Payload in bytes of the packets whose time is [`ProcessingCost::per_packet`].
 const SHORT: usize = 16;
+/// Payload in bytes of longer packets. The difference of the times is the cost of the bytes.
 const LONG: usize = 1_040;
+/// Time for which the thread sleeps while [`ProcessingCost::per_period`] is measured.
 const SLEEP: Duration = Duration::from_micros(200);
 
 impl ProcessingCost {
     /// Measures the cost on one core of this machine, usually in less than a second.
     ///
     /// A thread sends packets to itself over the loopback interface and reads them, so the time of
-    /// a packet includes its sending and the system calls, and is more than the kernel thread of a
-    /// stream needs. The result is the time that nine of ten batches of packets do not exceed, not
-    /// a worst case: [`with_margin`](Self::with_margin) adds to it.
+    /// a packet includes its sending and the system calls. The kernel thread of a stream does less
+    /// work for a packet. The result is the time that nine of ten batches of packets do not exceed,
+    /// not a worst case: [`with_margin`](Self::with_margin) adds to it.
     ///
     /// # Errors
     /// If the system refuses a thread or a socket.
@@ -59,7 +61,7 @@ fn measure() -> io::Result<ProcessingCost> {
     let sender = tcp.connect(listener.local_endpoint(), None)?;
     poll::wait_readable(listener.readiness_descriptor(), None)?;
     let receiver = listener.accept()?;
-    // The first packets of a connection and of a size are slower.
+    // The first packets of a connection are slower, so these batches are not counted.
     batches(&*sender, &*receiver, LONG)?;
     let [short, long] = [SHORT, LONG].map(|size| batches(&*sender, &*receiver, size));
     let (short, long) = (short?, long?);

@@ -21,19 +21,20 @@ use corelane_sys::{poll, process};
 use crate::budget::{Budget, BudgetServerKind, StreamScheduler, ThreadStep};
 use crate::frame::TcpPacket;
 
-/// Time in nanoseconds for which a thread sleeps after an error of the kernel, so that it neither
-/// spins nor ends late.
+/// Time in nanoseconds for which a thread sleeps after an error of the kernel, so that it does not
+/// spin, but still ends soon when it is stopped.
 const PAUSE: Nanos = 10_000_000;
 
 /// Use of a budget in packets, with the counts of the stream's rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PacketCounts {
-    /// Packets that the protocol thread has processed.
+    /// Packets that the protocol thread has taken from the rings, including packets that were then
+    /// lost.
     pub processed: u64,
-    /// Packets in the period of the last processed packet.
+    /// Packets that the thread processed in the period of the last processed packet.
     pub period_packets: u64,
-    /// The most packets of a period.
+    /// The largest number of packets that the thread processed in one period.
     pub max_period_packets: u64,
     /// Number of times that the thread slept although packets waited, because the budget of the
     /// period was used up.
@@ -45,7 +46,8 @@ pub struct PacketCounts {
     pub lost: u64,
 }
 
-/// Counts of a thread. The thread writes them and others read them, without order between them.
+/// Counts of a protocol thread, which other threads read. The counts are independent of each other,
+/// so relaxed memory order is enough.
 #[derive(Debug, Default)]
 struct Counters {
     processed: AtomicU64,
@@ -65,8 +67,8 @@ pub(crate) struct ThreadSettings {
     pub(crate) cores: Option<CpuSet>,
 }
 
-/// A running protocol thread. Dropping it ends the thread and closes the rings. Frames that wait in
-/// them are lost, and TCP sends them again.
+/// A running protocol thread. Dropping the value ends the thread and closes the rings. Frames that
+/// wait in the rings are lost, and TCP sends them again.
 #[derive(Debug)]
 pub(crate) struct ProtocolThread {
     sockets: Vec<Arc<XdpSocket>>,
@@ -83,7 +85,7 @@ struct Stop {
 }
 
 impl ProtocolThread {
-    /// Starts a thread for the rings of a stream, one for each receive queue.
+    /// Starts a thread for the rings of a stream. Each receive queue has one of the rings.
     ///
     /// # Errors
     /// An invalid budget as `InvalidInput`; the error of a thread that cannot start.
@@ -127,7 +129,7 @@ impl ProtocolThread {
         &self.sockets
     }
 
-    /// Returns true if the thread has found the TUN device down or removed, so that it loses all
+    /// Returns true if the thread has found the TUN device down or removed, and therefore loses all
     /// packets.
     pub(crate) fn has_lost_device(&self) -> bool {
         self.counters.has_lost_device.load(Ordering::Relaxed)
@@ -154,7 +156,7 @@ impl ProtocolThread {
 
 impl Drop for ProtocolThread {
     fn drop(&mut self) {
-        // A forked child has no copy of the thread.
+        // A forked child has no copy of the thread, so there is nothing to end.
         if self.process != process::id() {
             return;
         }
@@ -168,7 +170,8 @@ impl Drop for ProtocolThread {
 
 struct Run {
     receivers: Vec<XdpReceiver>,
-    /// Place of the ring that is asked first, so that the receive queues take turns.
+    /// Index of the ring that is looked at first for the next frame, so that the receive queues
+    /// take turns.
     next_receiver: usize,
     tun: Arc<TunDevice>,
     scheduler: StreamScheduler,
@@ -180,8 +183,7 @@ struct Run {
 }
 
 impl Run {
-    /// Processes packets until the thread is stopped. Each turn of the loop processes a packet or
-    /// sleeps.
+    /// Processes packets until the thread is stopped. Each iteration processes a packet or sleeps.
     fn run(mut self) {
         while !self.stop.is_set.load(Ordering::Relaxed) {
             let now = Monotonic::now().as_nanos();
@@ -197,7 +199,7 @@ impl Run {
         }
     }
 
-    /// Returns the place of a ring in which a frame waits, and the length of the frame.
+    /// Returns the index of a ring in which a frame waits, and the length of the frame.
     fn next_head(&self) -> Option<(usize, u32)> {
         let count = self.receivers.len();
         let places = (0..count).map(|step| (self.next_receiver + step) % count);
@@ -229,7 +231,7 @@ impl Run {
     fn wait_for_frames(&self) {
         let reported = self.arrivals.wait(&mut [EpollEvent::EMPTY; 1], None);
         match reported {
-            // A signal has ended the wait.
+            // A signal has ended the wait, so the thread waits again.
             Ok(0) => {}
             Ok(_) if self.next_head().is_some() => {}
             // A report without a frame, for example an error of a socket, would come again at once.
@@ -241,7 +243,7 @@ impl Run {
     /// Sleeps until `due`, or until the thread must end.
     fn sleep_until(&self, due: Nanos) {
         if poll::wait_readable(self.stop.event.as_fd(), Some(Monotonic::from_nanos(due))).is_err() {
-            // The kernel is out of memory.
+            // The wait fails only if the kernel is out of memory.
             std::thread::sleep(std::time::Duration::from_nanos(PAUSE));
         }
     }

@@ -26,8 +26,8 @@ pub(crate) struct ReceiveInstance {
     has_thread: bool,
 }
 
-/// Lists the NAPI instances of an interface (Linux 6.8). An interface without instances cannot have
-/// receive threads.
+/// Lists the NAPI instances of an interface, which needs Linux 6.8. An interface without instances
+/// cannot have receive threads.
 pub(crate) fn instances(interface: u32) -> io::Result<Vec<ReceiveInstance>> {
     let netlink = Netlink::open(NetlinkFamily::Generic)?;
     let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
@@ -45,14 +45,14 @@ pub(crate) fn instances(interface: u32) -> io::Result<Vec<ReceiveInstance>> {
 }
 
 impl ReceiveInstance {
-    /// Gives the thread of the instance a scheduling class and, unless `None`, a core. Returns the
-    /// thread's name.
+    /// Gives the thread of the instance a scheduling class with a priority and, unless `core` is
+    /// `None`, a core. Returns the thread's name. `name` is the name of the interface.
     pub(crate) fn schedule(self, name: &str, scheduling: Scheduling, core: Option<usize>) -> io::Result<String> {
         let missing = |text: String| io::Error::new(io::ErrorKind::NotFound, text);
         if !self.has_thread {
             return Err(missing(format!("instance {} has no thread", self.id)));
         }
-        // The numbers of instances are unique in the kernel, so the name is as well.
+        // The numbers of instances are unique in the kernel, so the thread's name is unique too.
         let wanted = format!("napi/{name}-{}", self.id);
         let hidden = || missing(format!("the process does not see the thread {wanted}"));
         let thread = thread::find_kernel_thread(&wanted)?.ok_or_else(hidden)?;
@@ -65,7 +65,7 @@ impl ReceiveInstance {
         Ok(wanted)
     }
 
-    /// Returns the scheduling class of the thread of the instance.
+    /// Returns the scheduling class and the priority of the thread of the instance.
     #[cfg(test)]
     pub(crate) fn found(self, name: &str) -> io::Result<Scheduling> {
         let thread = thread::find_kernel_thread(&format!("napi/{name}-{}", self.id))?;

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use corelane_sched::task::Nanos;
 
@@ -16,12 +17,15 @@ use crate::feature_level::{
     InterfaceState, ProbeResult, XdpHookState,
 };
 use crate::frame::{ConnectionKey, build};
-use crate::steering::{Delivery, PortRule, SteeringDecision, SteeringTables, StreamDelivery, StreamId, TableSizes};
+use crate::steering::{
+    ByteRate, Delivery, PacketRate, PortRule, SteeringDecision, SteeringTables, StreamDelivery, StreamId, TableSizes,
+};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
 /// Processor time for one packet in nanoseconds.
 const COST: Nanos = 20 * US;
+/// Time without an acknowledgement after which a connection sends again.
 const RETRANSMISSION: Nanos = 60 * MS;
 /// Maximum number of segments in flight on a connection.
 const WINDOW: u64 = 32;
@@ -40,7 +44,7 @@ impl LinearCongruence {
 struct SimulatedConnection {
     frame: Vec<u8>,
     stream: Owner,
-    /// Number of segments to send; `u64::MAX` means an endless stream.
+    /// Number of segments to send; `u64::MAX` means that the connection sends without end.
     total: u64,
     sent: u64,
     acknowledged: u64,
@@ -68,10 +72,10 @@ enum SimulatedArrival {
     Wake,
 }
 
-/// Parameters of the network: the number of frames lost in each thousand, and delays in
-/// nanoseconds.
+/// Parameters of the network. Delays are in nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Network {
+    /// Number of frames lost in each thousand.
     loss: u64,
     delay: Nanos,
     /// Maximum additional delay of a frame. Frames with different delays can overtake each other.
@@ -95,26 +99,38 @@ struct Simulation {
     is_core_busy: bool,
     max_queue: usize,
     dropped: Vec<u64>,
+    /// Number of segments that were processed before an earlier one of their connection, by stream.
+    overtaken: Vec<u64>,
     processed: Vec<u64>,
     /// Number of segments processed in each period of 10 ms, for each connection.
     by_period: Vec<Vec<u64>>,
 }
 
 impl Simulation {
-    /// Creates a simulation. Streams from 1 on have the budgets `lanes`; stream 0 is best effort.
+    /// Creates a simulation. Stream 0 is best effort. The further streams are guaranteed and have
+    /// the budgets `lanes`.
     fn new(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[Budget]) -> Self {
-        let streams = u16::try_from(lanes.len() + 1).unwrap();
+        let lanes: Vec<ServiceClass> = lanes.iter().map(|budget| ServiceClass::Guaranteed(*budget)).collect();
+        Self::with_classes(seed, network, best_effort, &lanes)
+    }
+
+    fn with_classes(seed: u64, network: Network, best_effort: Option<Budget>, lanes: &[ServiceClass]) -> Self {
+        let best_effort = ServiceClass::BestEffort(best_effort);
+        let classes: Vec<ServiceClass> = [best_effort].iter().chain(lanes).copied().collect();
+        let streams = u16::try_from(classes.len()).unwrap();
         let mut steering =
             SteeringTables::new(TableSizes { stream_count: streams, receive_queue_count: 1, max_connections: 64 });
-        for stream in (0..streams).map(StreamId) {
+        for (stream, class) in (0..).map(StreamId).zip(&classes) {
+            let max_receive_context_rate = match class {
+                ServiceClass::LowLatency(rate) => Some(*rate),
+                _ => None,
+            };
             steering
-                .set_delivery(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+                .set_delivery(stream, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate })
                 .unwrap();
             steering.set_xdp_socket_present(stream, 0, true).unwrap();
             steering.set_port(2809 + stream.0, Some(PortRule::ServerPort)).unwrap();
         }
-        let lanes = lanes.iter().map(|budget| ServiceClass::Guaranteed(*budget));
-        let classes: Vec<ServiceClass> = [ServiceClass::BestEffort(best_effort)].into_iter().chain(lanes).collect();
         let priorities: Vec<(u8, ServiceClass)> = classes.iter().map(|class| (50, *class)).collect();
         let count = classes.len();
         Self {
@@ -134,6 +150,7 @@ impl Simulation {
             is_core_busy: false,
             max_queue: 256,
             dropped: vec![0; count],
+            overtaken: vec![0; count],
             processed: vec![0; count],
             by_period: Vec::new(),
         }
@@ -253,6 +270,7 @@ impl Simulation {
                     self.dropped[usize::from(owner)] += 1;
                 }
             }
+            SteeringDecision::Drop => self.dropped[0] += 1,
             SteeringDecision::Thread { .. } => panic!("no stream has a kernel thread here"),
         }
     }
@@ -266,6 +284,7 @@ impl Simulation {
         counts.resize(counts.len().max(segment.connection + 1), 0);
         counts[segment.connection] += 1;
         if segment.number >= state.delivered {
+            self.overtaken[usize::from(state.stream.0)] += u64::from(segment.number > state.delivered);
             state.received.insert(segment.number);
         }
         while state.received.remove(&state.delivered) {
@@ -316,6 +335,43 @@ fn guarantees() -> [Budget; 3] {
     [80, 40, 20].map(|packets| Budget::of_packets(packets, 10 * MS))
 }
 
+/// Best effort and a guaranteed stream keep the core busy. Fails if packets over the cap overtake
+/// others, or if packets below the cap wait for the core.
+#[test]
+fn low_latency_stream_is_processed_at_once_below_its_cap_and_in_order_above_it() {
+    let rate = PacketRate::of_period(NonZeroU32::new(10).unwrap(), 10 * MS);
+    let lanes = [ServiceClass::LowLatency(rate), ServiceClass::Guaranteed(Budget::of_packets(100, 10 * MS))];
+    let busy = || {
+        let mut simulation = Simulation::with_classes(1, NEAR, None, &lanes);
+        for stream in [0, 0, 0, 2, 2] {
+            simulation.connect(stream, u64::MAX, true);
+        }
+        simulation.run_until(20 * MS);
+        simulation
+    };
+    let mut calm = busy();
+    let begun = calm.now;
+    for call in 0..20 {
+        calm.run_until(begun + call * rate.interval());
+        calm.connect(1, 1, true);
+    }
+    calm.run_until(calm.now + 2 * NEAR.delay);
+    let counts = calm.steering.counts(StreamId(1));
+    assert_eq!((counts.receive_context_frames, counts.queued_frames), (20, 0));
+    assert!(calm.connections[5..].iter().all(|connection| connection.acknowledged == 1));
+
+    let mut flooded = busy();
+    let bulk = flooded.connect(1, 3_000, true);
+    flooded.run_until(1_000 * MS);
+    assert_eq!(flooded.connections[bulk].delivered, 3_000);
+    let counts = flooded.steering.counts(StreamId(1));
+    assert_eq!((counts.receive_context_frames, counts.queued_frames), (10, 2_990));
+    assert_eq!((flooded.overtaken[1], flooded.dropped[1]), (0, 0));
+    flooded.connect(1, 1, true);
+    flooded.run_until(flooded.now + 2 * NEAR.delay);
+    assert_eq!(flooded.steering.counts(StreamId(1)).receive_context_frames, 11);
+}
+
 /// The core can process 500 packets in 10 ms, of which the guarantees take 140. Best effort starts
 /// first and has no limit.
 #[test]
@@ -353,6 +409,27 @@ fn best_effort_stays_below_its_ceiling() {
         .collect();
     // The last packet of a period may end in the next period.
     assert!(sums.iter().all(|sum| (199..=201).contains(sum)), "{sums:?}");
+}
+
+/// Six connections of best effort send as much as they can. The core can process 500 packets in 10
+/// ms.
+#[test]
+fn best_effort_above_its_ceiling_is_dropped_and_its_connections_share_the_ceiling() {
+    let mut simulation = Simulation::new(1, NEAR, None, &guarantees());
+    let lane = [0; 3].map(|_| simulation.connect(1, u64::MAX, true));
+    let frame = u64::try_from(build::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 1).into(), 0, PAYLOAD).len());
+    // The ceiling is 200 packets in 10 ms, with 100 packets at once after a pause.
+    let ceiling = ByteRate::new(NonZeroU64::new(frame.unwrap() * 20_000).unwrap(), 5 * MS);
+    simulation.steering.set_best_effort_ceiling(Some(ceiling));
+    let others = [0; 6].map(|_| simulation.connect(0, u64::MAX, true));
+    simulation.run_until(1_000 * MS);
+    let processed: u64 = others.iter().map(|other| simulation.periods(*other, 10..100).iter().sum::<u64>()).sum();
+    assert!((100..=18_100).contains(&processed), "{processed} packets in 90 periods");
+    assert!(simulation.steering.counts(StreamId::BEST_EFFORT).dropped_frames > 0);
+    assert!(others.iter().all(|other| simulation.connections[*other].delivered > 0));
+    let each = lane.map(|connection| simulation.periods(connection, 10..100));
+    let sums: Vec<u64> = (0..90).map(|period| each.iter().map(|counts| counts[period]).sum()).collect();
+    assert_eq!(sums, vec![80; 90]);
 }
 
 #[test]

@@ -56,11 +56,13 @@ pub struct TransportReport {
     /// Number of the process that opened the transport's socket; `None` if the process is outside
     /// of the reader's PID namespace.
     pub process: Option<u32>,
-    /// User of this process.
+    /// User of the process that opened the transport's socket.
     pub user: u32,
-    /// State of the transport.
+    /// Interface and feature level of the transport, the reason why the level is not higher, and
+    /// counts of best effort.
     pub transport_fields: StatusFields,
-    /// State of each stream.
+    /// Service class, counts and settings of each stream, in the order in which the streams were
+    /// opened.
     pub stream_fields: Vec<StatusFields>,
 }
 
@@ -90,9 +92,10 @@ pub fn value_of<'f>(fields: &'f StatusFields, name: &str) -> Option<&'f str> {
 pub struct StatusReports {
     /// States of the transports, sorted by process id.
     pub reports: Vec<TransportReport>,
-    /// Number of sockets with the name of a transport from which the caller may expect a report,
-    /// and that gave none within the limits on time, number and length. It is higher by one if the
-    /// kernel's list of sockets is longer than 16 MiB: the rest of the list was not read.
+    /// Number of sockets with the name of a transport that gave no report within the limits on
+    /// time, number and length. Sockets that are known to serve other users do not count. If the
+    /// kernel's list of sockets is longer than 16 MiB, the rest of the list is not read and counts
+    /// as one socket.
     pub silent_sockets: usize,
 }
 
@@ -116,7 +119,7 @@ pub fn read_reports() -> io::Result<StatusReports> {
     let (mut reports, mut bytes_left) = (Vec::new(), MAX_BYTES_OF_ALL);
     for (socket, user) in connected {
         match read_answer(socket.as_fd(), read_until, &mut bytes_left) {
-            // The process serves other users only.
+            // An empty answer comes from a process that serves only other users.
             Some(text) if text.is_empty() => {}
             text => match text.as_deref().and_then(parse) {
                 Some(report) => {
@@ -141,8 +144,9 @@ struct Connections {
 }
 
 impl Connections {
-    /// Connects to the sockets with these names until `deadline`. Any user can open sockets with
-    /// full queues. So the function connects to all others before it waits for one of them.
+    /// Connects to the sockets with these names until `deadline`. Any user can open sockets whose
+    /// queues of connections are full. So the function waits for room in full queues only after it
+    /// has connected to all other sockets.
     fn open(names: BTreeSet<Vec<u8>>, deadline: Monotonic) -> Self {
         let mut own = Self::default();
         let mut full = Vec::new();
@@ -217,10 +221,10 @@ fn name_in_line(line: &[u8]) -> Option<Vec<u8>> {
     (flags == b"00010000").then(|| name.to_vec())
 }
 
-/// Reads until the end of the answer. After `deadline`, the function reads the bytes that have
-/// arrived until then, so a peer that sends again and again cannot prolong it. Returns `None` if
-/// the answer does not end in time, is longer than `MAX_FILE_BYTES` or `bytes_left`, or is not
-/// UTF-8.
+/// Reads until the end of the answer. After `deadline`, the function reads only the bytes that had
+/// arrived at its first look after the deadline. So a peer that sends again and again cannot
+/// prolong the call. Returns `None` if the answer does not end in time, is longer than `MAX_BYTES`
+/// or `bytes_left`, or is not UTF-8.
 fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usize) -> Option<String> {
     let (mut text, mut buffer) = (Vec::new(), [0; 16 << 10]);
     let mut late_bytes = None;
@@ -250,8 +254,8 @@ fn read_answer(socket: BorrowedFd<'_>, deadline: Monotonic, bytes_left: &mut usi
     }
 }
 
-/// Parses an answer. In the result, `process` is `None` and `user` is 0. Returns `None` if the text
-/// has another form.
+/// Parses an answer; the caller sets `process` and `user` of the result. Returns `None` if the text
+/// is not a report of this version.
 fn parse(text: &str) -> Option<TransportReport> {
     let mut lines = text.lines();
     if lines.next() != Some(VERSION) {
@@ -316,12 +320,13 @@ impl StatusServer {
         let stop = Arc::new(EventFd::new()?);
         let stopped = Arc::clone(&stop);
         let run = move || {
-            // An error of the wait ends the thread.
+            // An error of the wait ends the thread. The transport then gives no more reports.
             while let Ok((has_connection, false)) = poll::wait_readable_either(listener.as_fd(), stopped.as_fd(), None)
             {
                 if has_connection {
                     match listener.accept() {
-                        // An error of `answer` concerns one connection.
+                        // An error of `answer` concerns one connection only, so the thread
+                        // continues.
                         Ok((connection, _)) => drop(answer(connection, &text)),
                         // If `accept` fails for lack of descriptors, the listener stays readable.
                         // The pause avoids a busy loop.
@@ -419,8 +424,8 @@ mod tests {
         waiting
     }
 
-    /// Reads until there is a report. A thread of this process answers, so the time-out may pass if
-    /// the machine pauses.
+    /// Reads up to ten times, until there is a report. A thread of this process answers, so the
+    /// time-out of a read may pass if the machine pauses.
     fn reports_of_one() -> StatusReports {
         let mut reports = std::iter::repeat_with(|| read_reports().unwrap()).take(10);
         reports.find(|found| !found.reports.is_empty()).unwrap_or_default()
@@ -430,7 +435,7 @@ mod tests {
     #[test]
     fn a_reader_reaches_the_sockets_behind_full_queues() {
         in_a_namespace_within_a_minute(|| {
-            // More than the common time-out permits.
+            // More sockets than `TIMEOUT` has time for, if the reader waits for each of them.
             let count = (TIMEOUT.as_millis() / CONNECT_TIMEOUT.as_millis()) as usize + 30;
             let full: Vec<_> = (0..count).map(|number| listen(format!("0-{number}").as_bytes(), 0)).collect();
             let _waiting: Vec<_> = full.iter().map(fill).collect();
@@ -441,7 +446,7 @@ mod tests {
         });
     }
 
-    /// Fails if a peer that sends without pause is read after the deadline.
+    /// Fails if the reader takes bytes that a peer sends after the deadline.
     #[test]
     fn bytes_that_arrive_after_the_deadline_are_not_read() {
         let (own, peer) = socket::pair().unwrap();

@@ -1,6 +1,7 @@
 //! The streams of a transport as requests for admission.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use corelane_net::{IoClass, IoProperties};
@@ -13,24 +14,28 @@ use crate::admission::{
 };
 use crate::budget::{Budget, BudgetServerKind};
 use crate::config::RioConfig;
+use crate::rate::PacketRate;
 
 /// Bytes of headers in each packet: IPv6 40, TCP 20, timestamps 12 (RFC 7323).
 const HEADER_BYTES: u32 = 72;
 
 /// Admission of the streams of a transport ([`RioConfig::admission`]).
 ///
-/// A stream with the class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a task: its
-/// period and its deadline are the period of the class, its execution time is the time for the
-/// packets of a period. Each packet of a budget in packets counts as full. A stream with the class
+/// A stream with the service class [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a
+/// task: its period and its deadline are the period of the budget, its execution time is the time
+/// for the packets of a period. Each packet of a budget in packets counts as full.
+///
+/// The packets of a stream with [`IoClass::LowLatency`] interrupt all tasks of one core:
+/// [`RioConfig::receive_core`] or, if it is `None`, the first core of the stream. A stream with
 /// [`IoClass::Priority`] has no bound and is not admitted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamAdmission {
     /// The resources that the streams share.
     pub resources: StreamResources,
-    /// Number of bytes of a stream that each packet carries. The kernel does not enforce this
-    /// assumption on the peers: shorter packets cost more. Default: 1,428, full segments of an
-    /// interface with an MTU of 1,500.
+    /// Number of bytes of a stream that admission assumes in each packet. Nothing makes the peers
+    /// fill their packets: shorter packets cost more than admission counts. Default: 1,428, full
+    /// segments of an interface with an MTU of 1,500.
     pub packet_payload: u32,
     /// Maximum time in nanoseconds for which the receive context keeps the kernel thread of a
     /// stream from running. Default: 0.
@@ -77,12 +82,12 @@ impl StreamAdmission {
 pub struct StreamNotAdmitted {
     /// Number of the refused stream.
     pub stream: u32,
-    /// The violated bound.
+    /// The bound that the stream would violate.
     pub bound: ViolatedBound,
     /// The largest number of bytes in each period with which the stream would be admitted now.
     /// `None` if no number would be admitted, or if the stream has no budget in bytes.
     pub admissible_bytes: Option<u32>,
-    /// As `admissible_bytes`, for a stream with a budget in packets.
+    /// As `admissible_bytes`, for a stream with a budget in packets or a cap in packets.
     pub admissible_packets: Option<u32>,
 }
 
@@ -150,6 +155,10 @@ impl AdmittedStreams {
                         let fits = |packets| fits(IoClass::GuaranteedPackets { packets, period });
                         admissible_packets = largest_fitting(packets, fits);
                     }
+                    IoClass::LowLatency { packets, period } => {
+                        let fits = |packets| fits(IoClass::LowLatency { packets, period });
+                        admissible_packets = largest_fitting(packets, fits);
+                    }
                     _ => {}
                 }
                 Err(StreamNotAdmitted { stream, bound, admissible_bytes, admissible_packets })
@@ -172,11 +181,19 @@ impl AdmittedStreams {
                 let budget = Budget::of_packets(packets, period);
                 StreamLoad::Periodic { budget, deadline: period, service: BudgetServerKind::Deferrable }
             }
+            IoClass::LowLatency { packets, period } => {
+                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
+                // Each receive queue has a cap of its own, so the stream may use all caps together.
+                let packets = packets.max(1).saturating_mul(transport.receive_queue_count());
+                StreamLoad::Capped(PacketRate::of_period(NonZeroU32::MIN.saturating_add(packets - 1), period))
+            }
             _ => StreamLoad::Unbounded,
         };
+        let receive_core = transport.receive_core.and_then(|core| u32::try_from(core).ok());
+        let receive_core = receive_core.filter(|_| matches!(load, StreamLoad::Capped(_)));
         StreamRequest {
             stream,
-            core: transport.core_of(io),
+            core: receive_core.unwrap_or_else(|| transport.core_of(io)),
             // Threads without a fixed priority run below all others.
             priority: io.native_priority.unwrap_or(0),
             load,
@@ -237,7 +254,7 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
-        // The receive buffer has four bytes for each byte of the budget.
+        // The receive buffer has four bytes for each byte of the budget, so one byte less fits.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 
@@ -251,8 +268,8 @@ mod tests {
             IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
         };
         let transport = RioConfig::default().max_connections(1);
-        // A period has room for the budgets of two periods in a row and the same cost for each
-        // packet: 5 us, and 0.5 us for each of its two kibibytes at most.
+        // The budgets of two periods in a row must fit into 10 ms. A packet costs 5 us, and 0.5 us
+        // for each KiB of its at most 1,500 bytes.
         let refusal = admitted.admit(1, &io(2_000), &transport).unwrap_err();
         let most = refusal.admissible_packets.unwrap();
         assert!((800..=870).contains(&most), "{refusal}");
@@ -260,6 +277,28 @@ mod tests {
         assert!(admitted.admit(1, &io(most + 1), &transport).is_err());
         let _first = admitted.admit(1, &io(most), &transport).unwrap();
         assert_eq!(admitted.admit(2, &io(most), &transport).unwrap_err().admissible_packets, None);
+    }
+
+    #[test]
+    fn low_latency_packets_interrupt_the_streams_of_the_receive_core() {
+        let admitted = AdmittedStreams::new(StreamAdmission::new(StreamResources::new(10_000_000_000, COST)));
+        let low_latency = |packets| {
+            let class = IoClass::LowLatency { packets, period: Duration::from_millis(10) };
+            IoProperties { class, native_priority: Some(5), ..IoProperties::default() }
+        };
+        let receive_core = RioConfig::default().receive_core(Some(1));
+        let here = RioConfig::default();
+        // A packet costs 6 us, and 900 of 1,000 thousandths of the core are free: 1,500 packets.
+        let refusal = admitted.admit(1, &low_latency(2_000), &here).unwrap_err();
+        assert!(matches!(refusal.bound, ViolatedBound::Processor { core: 0, .. }), "{refusal}");
+        assert_eq!((refusal.admissible_bytes, refusal.admissible_packets), (None, Some(1_500)));
+        let first = admitted.admit(1, &low_latency(1_400), &here).unwrap();
+        let refusal = admitted.admit(2, &guaranteed(200_000, 10, 90), &here).unwrap_err();
+        assert!(matches!(refusal.bound, ViolatedBound::ResponseTime { .. }), "{refusal}");
+        admitted.admit(3, &low_latency(1_400), &here).unwrap_err();
+        let _third = admitted.admit(3, &low_latency(1_400), &receive_core).unwrap();
+        drop(first);
+        let _second = admitted.admit(2, &guaranteed(200_000, 10, 90), &here).unwrap();
     }
 
     #[test]

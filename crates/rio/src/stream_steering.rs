@@ -1,13 +1,15 @@
-//! The frames of a stream: its entry in the steering tables, with those of its port and its
-//! connections.
+//! The entries of a stream, of its port and of its connections in the steering tables.
 //!
 //! A stream can be open before the tables exist, for example while the link of the interface is
 //! down. [`StreamSteering::attach`] then adds the stream with its port and connections.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use corelane_sched::task::Nanos;
+use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, PiMutex};
 use corelane_sys::process;
 use corelane_sys::thread::Scheduling;
@@ -15,12 +17,14 @@ use corelane_sys::thread::Scheduling;
 use crate::budget::Budget;
 use crate::interface_steering::{InterfaceSteering, SteeredConnection, SteeredPort, SteeredStream, StreamPlace};
 use crate::protocol_thread::{PacketCounts, ThreadSettings};
-use crate::steering::{SteeringError, StreamCounts};
+use crate::steering::{PacketRate, SteeringError, StreamCounts};
 
 pub(crate) struct StreamSteering {
     core: u32,
     scheduling: Option<Scheduling>,
     queue_frames: u32,
+    /// Maximum rate of packets in the receive context, for low latency.
+    receive_context_rate: Option<PacketRate>,
     /// Budget and thread of a stream with a budget in packets.
     packets: Option<(Budget, ThreadSettings)>,
     state: PiMutex<State>,
@@ -35,8 +39,44 @@ struct State {
     lack: Option<String>,
     /// The reason why a stream with a budget in packets has no rings.
     ring_lack: Option<String>,
+    retry: Retry,
     members: BTreeMap<u64, Member>,
     last_number: u64,
+}
+
+/// The time at which a stream tries to get its missing entries and rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableAttempt {
+    /// The stream tries at once, because the tables or the rings of the interface are new.
+    Now,
+    /// The stream tries if it lacks something and the pause after the last failure is over.
+    IfDue,
+}
+
+/// The time of the next attempt to get an entry or rings that were refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Retry {
+    due_at: Nanos,
+    /// Pause in nanoseconds after the last failure.
+    pause: Nanos,
+}
+
+impl Retry {
+    /// Pause in nanoseconds after the first failure.
+    const FIRST: Nanos = 250_000_000;
+    /// Maximum pause in nanoseconds.
+    const LAST: Nanos = 30_000_000_000;
+
+    /// Returns the next attempt after a failure at `now`. `is_full` is true if other streams have
+    /// all places, so that one of them can free a place at any time. The next attempt then has no
+    /// pause, because such attempts cost little.
+    fn after_failure(self, is_full: bool, now: Nanos) -> Self {
+        if is_full {
+            return Self::default();
+        }
+        let pause = self.pause.saturating_mul(2).clamp(Self::FIRST, Self::LAST);
+        Self { due_at: now.saturating_add(pause), pause }
+    }
 }
 
 /// A port or a connection of the stream; `entry` is `None` while the tables have no entry for it.
@@ -64,23 +104,41 @@ impl StreamSteering {
         core: u32,
         scheduling: Option<Scheduling>,
         queue_frames: u32,
+        receive_context_rate: Option<PacketRate>,
         packets: Option<(Budget, ThreadSettings)>,
     ) -> Arc<Self> {
         let state = PiMutex::new("steering of a stream", LockScope::Orb, State::default());
-        Arc::new(Self { core, scheduling, queue_frames, packets, state })
+        Arc::new(Self { core, scheduling, queue_frames, receive_context_rate, packets, state })
     }
 
-    /// Adds the entries that the tables lack. Has no effect if they are complete, or if another
-    /// thread adds them now.
-    pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>) {
+    /// Adds the entries that the tables lack, and opens missing rings. Entries that another thread
+    /// adds now are left to that thread.
+    pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>, attempt: TableAttempt) {
+        if attempt == TableAttempt::IfDue && !self.is_due(Monotonic::now().as_nanos()) {
+            return;
+        }
         self.attach_with(|| {
-            let (stream, lack) = steering.open_stream(self.core, self.scheduling, self.queue_frames)?;
+            let (core, scheduling, rate) = (self.core, self.scheduling, self.receive_context_rate);
+            let (stream, lack) = steering.open_stream(core, scheduling, self.queue_frames, rate)?;
             Ok((stream.for_rings(self.packets.is_some()), lack))
         });
         let Some((budget, thread)) = &self.packets else { return };
         let Some(place) = self.place() else { return };
         let opened = place.open_rings(*budget, thread);
-        self.state.lock().ring_lack = opened.err().map(|error| format!("packets have no budget: {error}"));
+        let mut state = self.state.lock();
+        state.retry = match &opened {
+            Ok(()) => Retry::default(),
+            Err(error) => state.retry.after_failure(is_full(error), Monotonic::now().as_nanos()),
+        };
+        state.ring_lack = opened.err().map(|error| format!("packets have no budget: {error}"));
+    }
+
+    fn is_due(&self, now: Nanos) -> bool {
+        let state = self.state.lock();
+        // A stream that has neither an entry nor a lack is new. The thread that opens the stream
+        // makes the first attempt.
+        let is_refused = (state.stream.is_none() && state.lack.is_some()) || state.ring_lack.is_some();
+        is_refused && now >= state.retry.due_at
     }
 
     /// Adds the entries that the tables lack. `open` makes the stream's entry and its kernel
@@ -97,8 +155,14 @@ impl StreamSteering {
             state = self.state.lock();
             state.is_opening = false;
             match opened {
-                Ok((stream, refusal)) => (state.stream, state.lack) = (Some(stream), refusal),
-                Err(error) => state.lack = Some(format!("frames of the stream are not sorted: {error}")),
+                Ok((stream, refusal)) => {
+                    (state.stream, state.lack, state.retry) = (Some(stream), refusal, Retry::default());
+                }
+                Err(error) => {
+                    let is_full = matches!(&error, SteeringError::Map(error) if is_full(error));
+                    state.retry = state.retry.after_failure(is_full, Monotonic::now().as_nanos());
+                    state.lack = Some(format!("frames of the stream are not sorted: {error}"));
+                }
             }
         }
         let State { stream, members, .. } = &mut *state;
@@ -135,8 +199,8 @@ impl StreamSteering {
         self.place()?.packet_counts()
     }
 
-    /// Returns the place of the stream for calls without the lock, because the kernel may need a
-    /// moment to open rings.
+    /// Returns the place of the stream, for calls without the lock: the kernel may need a moment to
+    /// open rings.
     fn place(&self) -> Option<StreamPlace> {
         self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
@@ -148,6 +212,11 @@ impl StreamSteering {
     }
 }
 
+/// Returns true if the error says that other streams have all places.
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::QuotaExceeded
+}
+
 /// A port or a connection of a stream until the value is dropped.
 pub(crate) struct SteeringMember {
     steering: Arc<StreamSteering>,
@@ -157,7 +226,8 @@ pub(crate) struct SteeringMember {
 
 impl Drop for SteeringMember {
     fn drop(&mut self) {
-        // In a forked child, the lock may be held for a thread that only the parent process has.
+        // In a forked child, the lock may be held for a thread that only the parent process has, so
+        // the child does not take it.
         if self.process == process::id() {
             let member = self.steering.state.lock().members.remove(&self.number);
             drop(member);
@@ -178,19 +248,32 @@ mod tests {
     /// Fails, with a deadlock, if the lock is held while the kernel thread is created.
     #[test]
     fn connections_come_and_go_while_the_kernel_thread_of_their_stream_is_created() {
-        let steering = StreamSteering::new(0, None, 64, None);
+        let steering = StreamSteering::new(0, None, 64, None, None);
         let ends = ("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
         steering.attach_with(|| {
             drop(steering.add_connection(ends.0, ends.1));
             steering.attach_with(|| unreachable!("another thread opens the stream"));
-            Err(std::io::Error::other("refused").into())
+            Err(io::Error::other("refused").into())
         });
         assert_eq!(steering.lack().as_deref(), Some("frames of the stream are not sorted: steering table: refused"));
         let mut is_tried_again = false;
         steering.attach_with(|| {
             is_tried_again = true;
-            Err(std::io::Error::other("refused").into())
+            Err(io::Error::other("refused").into())
         });
         assert!(is_tried_again);
+    }
+
+    #[test]
+    fn pauses_between_attempts_double_and_a_full_table_has_none() {
+        let mut retry = Retry::default();
+        let mut pauses = Vec::new();
+        for now in 0..9 {
+            retry = retry.after_failure(false, now);
+            assert_eq!(retry.due_at, now + retry.pause);
+            pauses.push(retry.pause / 1_000_000);
+        }
+        assert_eq!(pauses, [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+        assert_eq!(retry.after_failure(true, 7), Retry::default());
     }
 }

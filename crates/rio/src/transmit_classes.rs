@@ -1,10 +1,11 @@
-//! Transmit classes: the queueing discipline HTB with a class for each stream (tc-htb(8)).
+//! Transmit classes: the queueing discipline HTB with a transmit class for each stream (tc-htb(8)).
 //!
-//! Packets leave in the order of the classes' priorities. A socket chooses its class by
-//! `SO_PRIORITY`; packets of all other sockets are in the class of best effort.
+//! Packets leave in the order of the priorities of their transmit classes. A stream's sockets
+//! choose theirs by `SO_PRIORITY`; packets of all other sockets are in the transmit class of best
+//! effort.
 //!
-//! The number of the discipline tells that it is real-time I/O's, so a later process finds and
-//! removes what a killed process has left.
+//! The number of the discipline marks it as one of real-time I/O, so a later process finds and
+//! removes the discipline that a killed process has left.
 
 use std::io;
 
@@ -12,16 +13,17 @@ use corelane_sys::netlink::{Netlink, add_attribute, add_nested, find_attribute, 
 
 /// Number of the discipline, in the upper 16 bits.
 const DISCIPLINE: u32 = 0xc0e0_0000;
-/// Number of the class of best effort.
+/// Number of the transmit class of best effort.
 const BEST_EFFORT: u32 = DISCIPLINE | 1;
-/// Rate in bytes per second of a class without a ceiling: more than any interface sends.
+/// Rate in bytes per second of a transmit class without a ceiling: 1 Tbit/s, which interfaces do
+/// not reach.
 const UNLIMITED: u64 = 125_000_000_000;
 const BEST_EFFORT_PRIORITY: u8 = 7;
-/// Bytes that a class sends before the next class of equal priority.
+/// Bytes that a transmit class sends before the next one of equal priority may send.
 const QUANTUM: u32 = 60_000;
-/// Bytes that a class may send at once after a pause.
+/// Bytes that a transmit class may send at once after a pause.
 const BURST: u64 = 65_536;
-/// The kernel's unit of times in classes, in nanoseconds (`PSCHED_SHIFT`).
+/// The kernel's unit of the times in HTB's parameters, in nanoseconds (`PSCHED_SHIFT`).
 const TICK: u64 = 64;
 
 // include/uapi/linux/rtnetlink.h and pkt_sched.h.
@@ -51,17 +53,17 @@ pub(crate) enum RootDiscipline {
     Foreign(String),
 }
 
-/// Returns the class of a stream's packets, which is the `SO_PRIORITY` of its sockets.
+/// Returns the transmit class of a stream's packets, which is the `SO_PRIORITY` of its sockets.
 ///
-/// Disciplines without classes use the last four bits as a priority from 0 to 15. These are 6, the
-/// highest priority without `CAP_NET_ADMIN`. Streams whose numbers differ by 4,094 have the same
-/// class.
+/// Disciplines without transmit classes use the last four bits of `SO_PRIORITY` as a priority from
+/// 0 to 15. The function sets these bits to 6, the highest priority without `CAP_NET_ADMIN`.
+/// Streams whose numbers differ by a multiple of 4,094 have the same transmit class.
 pub(crate) fn class_of_stream(number: u32) -> u32 {
     DISCIPLINE | ((number.wrapping_sub(1) % 4_094 + 1) << 4) | 6
 }
 
-/// Returns the priority of a class, 0 to 6 with the most urgent first, for the native priority of a
-/// stream.
+/// Returns the priority of a transmit class, from 0 (most urgent) to 6, for the native priority of
+/// a stream.
 pub(crate) fn class_priority(native: Option<u8>) -> u8 {
     6 - native.map_or(0, |native| native.min(99) / 15)
 }
@@ -84,13 +86,13 @@ pub(crate) fn root_discipline(netlink: &Netlink, interface: u32) -> io::Result<R
     Ok(RootDiscipline::Default)
 }
 
-/// Puts the discipline with the class of best effort at the root of the interface. `ceiling` is the
-/// maximum rate of best effort in bytes per second.
+/// Puts the discipline with the transmit class of best effort at the root of the interface.
+/// `ceiling` is the maximum rate of best effort in bytes per second.
 ///
 /// # Errors
-/// If the root has a discipline other than the default, even one that another process adds
-/// meanwhile, or if the kernel refuses. If the class of best effort cannot be added, the function
-/// removes the discipline again.
+/// If the root has a discipline other than the default, even if another process added it after the
+/// caller's look-up, or if the kernel refuses. If the transmit class of best effort cannot be
+/// added, the function removes the discipline again.
 pub(crate) fn create(netlink: &Netlink, interface: u32, ceiling: Option<u64>) -> io::Result<()> {
     let mut body = message(interface, DISCIPLINE, TC_H_ROOT);
     add_attribute(&mut body, TCA_KIND, b"htb\0");

@@ -1,9 +1,11 @@
 //! [`RioTransport`]: TCP connections that belong to streams with a service class.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use corelane_net::{
     ConnectionProperties, Endpoint, IoClass, IoProperties, Listener, Monotonic, Stream, TcpTransport, Transport,
@@ -24,9 +26,9 @@ use crate::level_control::LevelControl;
 use crate::memory::MemoryBound;
 use crate::protocol_thread::{PacketCounts, ThreadSettings};
 use crate::status::{StatusServer, StatusText};
-use crate::steering::{StreamCounts, StreamId};
+use crate::steering::{PacketRate, StreamCounts, StreamId};
 use crate::stream_admission::{AdmittedStream, AdmittedStreams, StreamNotAdmitted};
-use crate::stream_steering::{SteeringMember, StreamSteering};
+use crate::stream_steering::{SteeringMember, StreamSteering, TableAttempt};
 use crate::transmit_classes::class_of_stream;
 use crate::turns::BudgetCounts;
 
@@ -38,9 +40,10 @@ const STREAM_PRIORITY: u32 = 6;
 /// list of an ORB's transports.
 ///
 /// Unless [`RioConfig::max_level`] is [`FeatureLevel::PlainTcp`], a lane with the class
-/// [`IoClass::Priority`], [`IoClass::Guaranteed`] or [`IoClass::GuaranteedPackets`] is a stream for
-/// each of its addresses. A client's connections with equal class, priority and cores are one
-/// stream. Connections of the class [`IoClass::BestEffort`] belong to no stream.
+/// [`IoClass::Priority`], [`IoClass::LowLatency`], [`IoClass::Guaranteed`] or
+/// [`IoClass::GuaranteedPackets`] is a stream for each of its addresses. A client's connections
+/// with equal class, priority and cores are one stream. Connections of the class
+/// [`IoClass::BestEffort`] belong to no stream.
 ///
 /// The transport uses the highest [`FeatureLevel`] that the machine and the configuration permit.
 /// When the last ORB that uses the transport has ended, the level falls to
@@ -62,14 +65,14 @@ const STREAM_PRIORITY: u32 = 6;
 /// ```
 pub struct RioTransport {
     tcp: TcpTransport,
-    /// Makes the connections of streams.
+    /// Makes the connections of streams, with receive buffers beyond the system's limit.
     stream_tcp: TcpTransport,
     config: RioConfig,
-    /// Replaces the monotonic clock in tests. The transport then starts no period threads, which
-    /// could not wait for this clock.
+    /// Replaces the monotonic clock in tests. The transport then starts no thread for a budget in
+    /// bytes, because a thread waits by the monotonic clock.
     test_clock: Option<Clock>,
     levels: Arc<LevelControl>,
-    /// Number of the stream that was opened last.
+    /// Number of the last stream that was requested, even if admission refused it.
     numbers: AtomicU32,
     streams: Arc<StreamList>,
     admitted: Option<AdmittedStreams>,
@@ -84,7 +87,8 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
-    /// `None` without admission, or if admission is advisory and refuses the stream.
+    /// The stream's place among the admitted streams, until it is dropped. `None` without
+    /// admission, or if admission is advisory and refuses the stream.
     _admitted: Option<AdmittedStream>,
     refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
@@ -96,7 +100,8 @@ pub(crate) struct StreamState {
     max_connections: u32,
     queue_frames: u32,
     max_unsent: u32,
-    /// True if the interface may have transmit classes.
+    /// True if the configuration asks for kernel priorities, so that the interface may have
+    /// transmit classes.
     has_class: bool,
 }
 
@@ -110,8 +115,8 @@ pub struct StreamStatus {
     pub io_properties: IoProperties,
     /// Number of open connections.
     pub connections: u32,
-    /// Number of connections that the transport refused because the stream had its maximum of
-    /// connections.
+    /// Number of connections that the transport refused because the stream had
+    /// [`max_connections`](Self::max_connections).
     pub refused_connections: u32,
     /// Counts of the frames of this stream. `None` if the steering program does not sort the
     /// frames, or if its counters cannot be read.
@@ -121,14 +126,14 @@ pub struct StreamStatus {
     /// The refusal of a stream that advisory admission has opened nevertheless; `None` for all
     /// other streams.
     pub refusal: Option<StreamNotAdmitted>,
-    /// Use of the budget. `None` for a class without a budget.
+    /// Use of the budget in bytes. `None` for all service classes but [`IoClass::Guaranteed`].
     pub budget: Option<BudgetCounts>,
-    /// Use of the budget in packets. `None` for all classes but [`IoClass::GuaranteedPackets`], and
-    /// while the stream has no rings.
+    /// Use of the budget in packets. `None` for all service classes but
+    /// [`IoClass::GuaranteedPackets`], and while the stream has no rings.
     pub packets: Option<PacketCounts>,
     /// True if a listener accepts the stream's connections, false if a client opens them.
     pub is_server_stream: bool,
-    /// Maximum number of connections.
+    /// Maximum number of connections that the stream has at the same time.
     pub max_connections: u32,
     /// Name of the kernel thread that processes the stream's frames; `None` if there is no such
     /// thread, or if its name is unknown.
@@ -147,6 +152,7 @@ impl StreamStatus {
             match self.io_properties.class {
                 IoClass::Guaranteed { .. } => "guaranteed",
                 IoClass::GuaranteedPackets { .. } => "guaranteed packets",
+                IoClass::LowLatency { .. } => "low latency",
                 _ => "priority",
             },
         );
@@ -175,6 +181,10 @@ impl StreamStatus {
             text.add("lost_frames", counts.lost);
             text.add("period_thread", format_args!("rio/s{}", self.number));
         }
+        if let (IoClass::LowLatency { packets, period }, Some(_)) = (self.io_properties.class, self.frame_counts) {
+            text.add("period_ns", period.as_nanos());
+            text.add("cap_packets", packets);
+        }
         if let Some(frames) = self.frame_counts {
             text.add("frames_queued", frames.queued_frames);
             text.add("frames_missed", frames.undeliverable_frames);
@@ -199,9 +209,10 @@ impl RioTransport {
     fn with_clock(config: RioConfig, test_clock: Option<Clock>) -> Self {
         let streams: Arc<StreamList> = Arc::new(Mutex::new("streams of a transport", LockScope::Orb, Vec::new()));
         let attached = Arc::clone(&streams);
-        // Adds the streams that were opened at a lower level to the tables.
-        let attach = move |steering: &Arc<InterfaceSteering>| {
-            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering));
+        // Adds the open streams to the tables. Streams that were opened at a lower level are not in
+        // the tables yet.
+        let attach = move |steering: &Arc<InterfaceSteering>, attempt| {
+            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering, attempt));
         };
         let listed = Arc::clone(&streams);
         let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
@@ -237,14 +248,14 @@ impl RioTransport {
     }
 
     /// Returns the reason why the interface lacks receive threads with a priority, or transmit
-    /// classes. `None` if it has them, or if they are not requested
+    /// classes. `None` if it has both, or if they are not requested
     /// ([`RioConfig::has_kernel_priorities`]).
     #[must_use]
     pub fn missing_priorities_reason(&self) -> Option<String> {
         self.levels.priorities_lack()
     }
 
-    /// Returns the maximum memory of each stream with this class.
+    /// Returns the maximum memory of each stream with the service class `class`.
     #[must_use]
     pub fn memory_bound(&self, class: IoClass) -> MemoryBound {
         self.config.memory_bound(class)
@@ -263,9 +274,10 @@ impl RioTransport {
         self.levels.steering()?.total_counts().ok()
     }
 
-    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the frames that
-    /// the receive context processes. `None` if the steering program was never loaded, or if its
-    /// counters cannot be read.
+    /// Returns the counts of the frames that belong to no stream. `undeliverable_frames` counts the
+    /// frames that the receive context processes, `dropped_frames` those above
+    /// [`RioConfig::max_best_effort_receive_rate`]. `None` if the steering program was never
+    /// loaded, or if its counters cannot be read.
     #[must_use]
     pub fn best_effort_frames(&self) -> Option<StreamCounts> {
         self.levels.steering()?.counts(StreamId::BEST_EFFORT).ok()
@@ -284,10 +296,15 @@ impl RioTransport {
         let name = format!("rio/s{number}");
         let packets = match io.class {
             IoClass::GuaranteedPackets { packets, period } => {
-                let period = Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX);
-                let budget = Budget::of_packets(packets, period);
-                budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-                Some((budget, ThreadSettings { name: name.clone(), scheduling, cores: io.cores }))
+                let thread = ThreadSettings { name: name.clone(), scheduling, cores: io.cores };
+                Some((packet_budget(packets, period)?, thread))
+            }
+            _ => None,
+        };
+        let receive_context_rate = match io.class {
+            IoClass::LowLatency { packets, period } => {
+                let Budget { period, .. } = packet_budget(packets, period)?;
+                NonZeroU32::new(packets).map(|packets| PacketRate::of_period(packets, period))
             }
             _ => None,
         };
@@ -306,7 +323,13 @@ impl RioTransport {
             io: *io,
             is_of_listener,
             budget,
-            steering: StreamSteering::new(core, scheduling, self.config.thread_queue_frames, packets),
+            steering: StreamSteering::new(
+                core,
+                scheduling,
+                self.config.thread_queue_frames,
+                receive_context_rate,
+                packets,
+            ),
             connections: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             max_connections: self.config.max_connections,
@@ -319,9 +342,9 @@ impl RioTransport {
         streams.push(Arc::downgrade(&stream));
         drop(streams);
         self.levels.follow_streams();
-        // If the tables are made after this look-up, the level control finds the stream in the
-        // list.
-        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering));
+        // If the tables are made after this look-up, the level control adds the stream, which is in
+        // the list already.
+        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering, TableAttempt::Now));
         Ok(stream)
     }
 
@@ -346,6 +369,16 @@ impl RioTransport {
             None => self.open_stream(io, false),
         }
     }
+}
+
+/// Returns the budget of `packets` packets in each period.
+///
+/// # Errors
+/// `InvalidInput` if `packets` is 0, or if the period is out of range.
+fn packet_budget(packets: u32, period: Duration) -> io::Result<Budget> {
+    let budget = Budget::of_packets(packets, Nanos::try_from(period.as_nanos()).unwrap_or(Nanos::MAX));
+    budget.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(budget)
 }
 
 fn limit_text(levels: &LevelControl) -> String {
@@ -373,12 +406,14 @@ fn status_text(interface: Option<&str>, levels: &LevelControl, streams: &StreamL
     if let Some(frames) = levels.steering().and_then(|steering| steering.counts(StreamId::BEST_EFFORT).ok()) {
         text.add("best_effort_frames_queued", frames.queued_frames);
         text.add("best_effort_frames_in_receive_context", frames.undeliverable_frames);
+        text.add("best_effort_frames_dropped", frames.dropped_frames);
     }
     statuses(streams).iter().for_each(|stream| stream.write(&mut text));
     text
 }
 
-/// Returns `properties` with the size of the class for each buffer that has none.
+/// Returns `properties` with the configured size for each buffer that has none. The size of the
+/// receive buffer depends on the service class.
 fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) -> ConnectionProperties {
     ConnectionProperties {
         send_buffer_size: properties.send_buffer_size.or(Some(config.send_buffer_size)),
@@ -387,7 +422,8 @@ fn fixed(config: &RioConfig, class: IoClass, properties: &ConnectionProperties) 
     }
 }
 
-/// Sets the size of the receive buffer beyond the system's limit, if the process may do so.
+/// Sets the size of the receive buffer, even beyond the system's limit if the process has
+/// `CAP_NET_ADMIN`.
 fn force_receive_buffer(fd: BorrowedFd<'_>, properties: &ConnectionProperties) {
     if let Some(size) = properties.receive_buffer_size.and_then(|size| usize::try_from(size).ok()) {
         // Without the privilege, the size stays at the system's limit.
@@ -437,7 +473,8 @@ impl Transport for RioTransport {
         // connection above the maximum.
         let slot = ConnectionSlot::take(&self.client_stream(io)?)?;
         let properties = fixed(&self.config, io.class, properties);
-        // The size of the buffer is forced before the connection begins.
+        // `stream_tcp` sets the size of the receive buffer before the connection begins, because
+        // the kernel derives the scale of the window from it.
         slot.adopt(self.stream_tcp.connect_with_properties(endpoint, &properties, deadline)?)
     }
 
@@ -525,8 +562,9 @@ impl StreamState {
 
 impl StreamState {
     /// Sets the `SO_PRIORITY` of a connection: to the transmit class of the stream if the interface
-    /// may have classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues without
-    /// classes take a transmit class as [`STREAM_PRIORITY`].
+    /// may have transmit classes and the kernel permits it, else to [`STREAM_PRIORITY`]. Queues
+    /// without transmit classes use the last four bits, which are [`STREAM_PRIORITY`] in both
+    /// cases.
     pub(crate) fn set_packet_priority(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.has_class && socket::set_priority(fd, class_of_stream(self.number)).is_ok() {
             return Ok(());
@@ -606,7 +644,7 @@ struct RioListener {
     /// `SO_MAX_PACING_RATE` of accepted connections in bytes per second, for a listener without a
     /// stream.
     rate: Option<u32>,
-    /// Dropped after `inner`, so after the listener has been closed.
+    /// Dropped after `inner`, so frames to the port are sorted until the listener has been closed.
     port: Option<SteeringMember>,
 }
 
@@ -624,7 +662,8 @@ impl Listener for RioListener {
             // `ConnectionAborted`.
             Some(stream) => {
                 // The connection has inherited the size of its buffer from the listener. The inner
-                // listener has set it again within the system's limit.
+                // listener has then set a size within the system's limit, so the size is forced
+                // again.
                 inner.readiness_descriptor().iter().for_each(|fd| force_receive_buffer(*fd, &self.properties.lock()));
                 let adopted = ConnectionSlot::take(stream).and_then(|slot| slot.adopt(inner));
                 adopted.map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
@@ -658,6 +697,10 @@ impl Listener for RioListener {
     }
 }
 
+#[cfg(test)]
+mod ceiling_tests;
+#[cfg(test)]
+mod low_latency_tests;
 #[cfg(test)]
 mod packet_tests;
 #[cfg(test)]

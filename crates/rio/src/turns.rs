@@ -41,7 +41,7 @@ pub(crate) struct SharedBudget<C> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetCounts {
-    /// Number of bytes that the connections took from the budget.
+    /// Number of bytes that the connections have taken from the budget since the stream was opened.
     pub received_bytes: u64,
     /// Number of bytes that the connections took in the current period.
     pub period_bytes: u64,
@@ -61,8 +61,8 @@ struct Place<C> {
     /// Bytes left of the turn in the period `turn_period`.
     turn: usize,
     turn_period: u64,
-    /// Bytes reserved in turns since the connection was last put at the end of the list or ended a
-    /// turn.
+    /// Bytes reserved in turns since the connection was last put at the end of the list or gave
+    /// bytes back.
     served: usize,
 }
 
@@ -104,7 +104,7 @@ impl<C: Clone> SharedBudget<C> {
             Some(vacant) => *vacant = place,
             None => self.places.push(place),
         }
-        // Makes the later calls of real-time threads free of allocation.
+        // Later calls, on real-time threads, then allocate no memory.
         self.vacant.reserve(self.places.len());
         self.begun.reserve(self.places.len());
         Seat(index)
@@ -137,8 +137,9 @@ impl<C: Clone> SharedBudget<C> {
         (bytes > 0).then_some((bytes, period))
     }
 
-    /// Gives back bytes that were reserved in `period` and have not arrived, and ends the
-    /// connection's turn. If the period has passed, the bytes are lost.
+    /// Returns to the budget the bytes that were reserved in `period` and have not arrived, and
+    /// ends the connection's turn. If the period has passed, the bytes are lost, and a turn in a
+    /// later period continues.
     pub(crate) fn give_back(&mut self, seat: Seat, bytes: usize, period: u64, now: Nanos) {
         self.counts.received_bytes = self.counts.received_bytes.saturating_sub(bytes as u64);
         self.begin_period(now);
@@ -185,7 +186,8 @@ impl<C: Clone> SharedBudget<C> {
         }
     }
 
-    /// Returns the next connection whose turn has begun; the caller then makes it read.
+    /// Returns the next connection whose turn has begun; the caller then makes this connection
+    /// read.
     pub(crate) fn next_report(&mut self) -> Option<C> {
         while let Some(index) = self.begun.pop_front() {
             if let Some(connection) = self.places.get(index).and_then(|place| place.connection.clone()) {

@@ -1,4 +1,5 @@
-//! The conformance suite of the transports over real-time I/O, at each feature level.
+//! The conformance suite of the transports over real-time I/O, at each feature level except kernel
+//! priorities.
 
 use std::io;
 use std::process::Command;
@@ -51,9 +52,10 @@ impl Transport for InClass {
     }
 }
 
-const CLASSES: [IoClass; 4] = [
+const CLASSES: [IoClass; 5] = [
     IoClass::BestEffort,
     IoClass::Priority,
+    IoClass::LowLatency { packets: 10, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 400_000, period: Duration::from_millis(1) },
     IoClass::Guaranteed { bytes: 3_000, period: Duration::from_micros(100) },
 ];
@@ -118,8 +120,8 @@ fn ip(words: &str) {
     assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
 }
 
-/// Runs `check` with rings and protocol threads, over IPv4 and IPv6. The receive buffers of these
-/// streams bound what waits in the rings, so that no ring is full.
+/// Runs `check` with rings and protocol threads, over IPv4 and IPv6. The receive buffers of the
+/// connections bound the bytes that wait in the rings, so no ring is full.
 fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     let (to_client, wanted) = channel::<Wanted>();
     let (to_server, connected) = channel();
@@ -163,8 +165,8 @@ fn over_a_link(check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     });
 }
 
-/// Runs `check` at each implemented feature level that the machine permits, with each service
-/// class.
+/// Runs `check` at each feature level that the machine permits, except kernel priorities, with each
+/// service class.
 fn each(_name: &str, check: impl Fn(&dyn Transport, &Endpoint) + Sync) {
     for level in [FeatureLevel::PlainTcp, FeatureLevel::SocketOptions] {
         at_level(RioConfig::default(), level, &check);

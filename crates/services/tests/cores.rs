@@ -332,7 +332,8 @@ fn jobs_run_by_deadline_on_a_machine_that_admits_by_deadline() {
             continue;
         }
         let by_long = report(&long.unwrap().target.unwrap()).unwrap();
-        // Each job runs alone, so it has the level in the middle.
+        // Each job is alone on its core, so deadline order gives it 49, the middle of the
+        // priorities.
         assert_eq!((by_short.0, by_short.1), (1, 49));
         assert_eq!((by_long.0, by_long.1), (1, 49));
     }
@@ -426,13 +427,32 @@ fn only_the_declared_operation_of_a_task_is_a_job() {
     let spec = TaskSpec { target: Some(target), operation: "report".to_owned(), ..task("t", MS, 20 * MS) };
     let of_task = tasks.admit(&spec).unwrap().target.expect("a task reference");
     // The first request on the connection is not a job, because the task declares another
-    // operation. Later ones arrive at the bound thread.
+    // operation. Later requests arrive at the bound thread.
     for expected in [1, 2] {
         assert!(!of_task.with_timeout(Duration::from_secs(60)).non_existent().unwrap());
         assert_eq!(report(&of_task).unwrap().1, 98);
         scene.wait_until_jobs_are(expected);
     }
     assert_eq!(scene.pool.counts().requests_without_task, 1);
+}
+
+#[test]
+fn monitor_counts_requests_without_a_thread() {
+    let config = CorePoolConfig::default().threads_per_core(1).max_threads(2).refuses_without_thread(true);
+    let scene = PoolScene::with_pool("tcp:127.0.0.1:0", config);
+    let (_client, tasks, target) = scene.client();
+    let of_tasks = [0, 1, 2].map(|number| {
+        let spec = TaskSpec { target: Some(target.clone()), ..task(&format!("t{number}"), MS, 100 * MS) };
+        tasks.admit(&spec).unwrap().target.expect("a task reference")
+    });
+    assert_eq!(tasks.monitor().unwrap().3.without_thread, 0);
+    for of_task in &of_tasks[..2] {
+        assert!(report(of_task).unwrap().2.starts_with("cores/b"));
+    }
+    assert_eq!(report(&of_tasks[2]).unwrap_err().kind(), Kind::Transient);
+    let measured = tasks.monitor().unwrap().3;
+    assert!(measured.without_thread > 0 && measured.led == 0, "{measured:?}");
+    assert_eq!((measured.counts.not_bound, scene.pool.counts().without_thread), (0, measured.without_thread));
 }
 
 #[test]

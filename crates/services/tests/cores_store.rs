@@ -173,7 +173,7 @@ fn restarted_server_gets_the_machine_of_its_time() {
         .map(|importance| scene.tasks.admit(&TaskSpec { importance, ..task(40 * MS) }).unwrap());
     scene.server.shutdown(true).unwrap();
     drop(scene);
-    // The core now has room for one task only, so the less critical one is demoted.
+    // The core now has room for one task only, so the less critical task is demoted.
     let mut machine = Machine::with_cores(1);
     machine.cores[0].capacity = corelane_sched::task::Utilization(500_000_000);
     let registry = StoredTaskRegistry::open(store.clone(), machine, RegistryLimits::default()).unwrap();

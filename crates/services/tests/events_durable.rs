@@ -84,7 +84,7 @@ impl Store for TestStore {
     }
 }
 
-/// Lets the disk work again, even after a failed assertion.
+/// The drop lets the disk work again, even after a failed assertion.
 struct Working(TestStore);
 
 impl Drop for Working {
@@ -267,7 +267,7 @@ fn requests_that_wait_for_a_silent_disk_are_bounded_and_dispatch_goes_on() {
         let of_ground = publish_by_threads(scope, &ground, 4);
         (0..2).for_each(|_| assert_busy(of_ground.recv().unwrap()));
         assert_eq!(store.waiting_requests(), 5);
-        // The consumers have the events of the waiting requests, and none of the refused ones.
+        // The consumers have the events of the waiting requests, and none of the refused requests.
         flight_supplier.push(&[event(B, 1)]).unwrap();
         assert_eq!(flight_recorder.sets.wait_for(4).len(), 4);
         for number in 0..100 {

@@ -92,8 +92,9 @@ fn crossing(event_type: EventType, source: i32, ttl: i32) -> Event {
     event
 }
 
-/// Serves a gateway in the ORB of `from` from its channel to the channel of `to`, with a reference
-/// as another process has it.
+/// Serves a gateway in the ORB of `from`, which passes events from the channel of `from` to the
+/// channel of `to`. The reference of the channel of `to` is made from its text, as in another
+/// process.
 fn gateway(from: &Site, to: &Site, settings: GatewayBuilder) -> Gateway {
     let there: corelane_services::events::rtec_event_channel_admin::EventChannelRef =
         from.orb.string_to_reference(&to.channel.reference().to_string()).unwrap();
@@ -119,7 +120,7 @@ fn only_wanted_events_with_time_to_live_cross() {
     assert_eq!((after.received - before.received, after.forwarded - before.forwarded), (3, 2));
     assert_eq!((after.ttl_expired, after.duplicates, after.dropped_buffer_full), (1, 0, 0));
     assert!(north.supplier.push(&[crossing(A, 5, -1)]).is_err());
-    // Nothing comes back, because the consumers of the north do not want these events.
+    // The gateway passes no event to the north, whose consumers want none.
     assert_eq!(north.events(), []);
     gateway.stop();
     north.supplier.push(&[crossing(A, 6, 1)]).unwrap();
@@ -184,7 +185,8 @@ fn stopped_destination_holds_up_no_supplier_and_gets_each_event_once_afterwards(
     let north = Site::new(patient_channel(), &[]);
     let gateway = gateway(&north, &south, quick().call_timeout(Duration::from_millis(100)));
     north.wait_for_demand(&[&south], 1);
-    // The consumer keeps the thread that takes the events waiting.
+    // The consumer blocks in the push of the event B, so the server's thread that takes the
+    // gateway's events waits.
     north.supplier.push(&[crossing(B, 1, 1)]).unwrap();
     wait_until(|| !south.events().is_empty());
     for source in 2..=500 {
@@ -224,7 +226,7 @@ fn full_buffer_drops_the_oldest_events_and_counts_them() {
     for source in 2..=100 {
         north.supplier.push(&[crossing(A, source, 1)]).unwrap();
     }
-    // The event B, which the consumer holds, takes a place in the buffer.
+    // The event B, whose push has not returned, takes one of the ten places in the buffer.
     assert_eq!(gateway.status().counts.dropped_buffer_full, 90);
     gate.open();
     let sources: Vec<i32> = south.wait_for(10).iter().map(|it| it.1).collect();
@@ -382,7 +384,8 @@ fn gateway_that_connects_again_has_one_outlet() {
     let gateway = GatewayConsumerRef::unchecked_narrow(&elsewhere.root_poa().activate(&servant).unwrap());
     let demand = ChannelDemand { path: vec![7], wanted: vec![EventKey { event_type: A.0, source: 0 }] };
     let open = || channel.open_outlet(Some(&gateway), std::slice::from_ref(&demand)).unwrap().unwrap();
-    // A gateway that loses the answers to its calls repeats them, and only its last outlet stays.
+    // A gateway repeats a call whose answer it has lost. So it may open several outlets, and only
+    // the last one stays.
     let first = open();
     let opened: Vec<_> = (0..100).map(|_| open()).collect();
     let last = &opened[99];

@@ -188,7 +188,7 @@ fn further_user_of_an_entry_is_refused_until_one_leaves() {
     consumer.connect_push_consumer(Some(&same), &qos).unwrap();
     first.disconnect_push_consumer().unwrap();
     supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
-    // The entry is for the source 1.
+    // The entry 101 is for the source 1.
     let wrong = supply(scene.channel.reference(), &publishing(&[(A, 2)], 101)).unwrap_err();
     let text = format!("{wrong:?}");
     assert!(wrong.kind() == Kind::BadParam && text.contains("publications[0].event.header.source"), "{text}");
@@ -218,12 +218,13 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
 fn supplier_that_connects_again_goes_on_with_its_meter() {
     let scene = Scene::with(channel(schedule()).allow_supplier_reconnect(true));
     let remote = scene.remote();
-    // The entry permits one event an hour.
+    // The entry 102 permits one event an hour.
     let first = supply(&remote, &publishing(&[(A, 1)], 102)).unwrap();
     first.push(&[event(A, 1)]).unwrap();
     wait_until(|| scene.channel.statistics().published == 1);
     first.disconnect_push_consumer().unwrap();
-    // The supplier declares another source, on another proxy.
+    // The supplier connects again with another source, on another proxy. It continues with its
+    // meter, so the next event is surplus.
     let second = supply(&remote, &publishing(&[(A, 2)], 102)).unwrap();
     second.push(&[event(A, 2)]).unwrap();
     wait_until(|| scene.channel.statistics().published == 2);

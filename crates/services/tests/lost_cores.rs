@@ -1,6 +1,6 @@
 //! The loss and the return of a core under a core pool.
 //!
-//! The one test of this file changes the cores of its whole process.
+//! The only test of this file changes the cores of its whole process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,7 +85,8 @@ fn record(tasks: &TasksRef, promise: &Promise) -> Option<TaskRecord> {
     records.into_iter().find(|record| record.task == promise.task)
 }
 
-/// A cpuset of the test's process. The drop leaves and removes it.
+/// A cpuset of the test's process. The drop moves the process back to the parent, and removes the
+/// cpuset.
 struct Cpuset {
     own: PathBuf,
     parent: PathBuf,

@@ -609,8 +609,8 @@ fn service_that_cannot_start_leaves_no_key_and_no_poa_behind() {
     NamingConfig::new().store_file(&file.0).serve(&orb).unwrap();
 }
 
-/// Returns two servers. The name `second` in the first server and the name `first` in the second
-/// server lead to the initial context of the respective peer.
+/// Returns two servers. In the first server, the name `second` leads to the initial context of the
+/// second. In the second server, the name `first` leads to that of the first.
 fn federation(naming: impl Fn() -> NamingConfig) -> (Scene, Scene) {
     let (first, second) = (Scene::new(naming()), Scene::new(naming()));
     first.root.bind_context(&n("second"), Some(&second.root)).unwrap();

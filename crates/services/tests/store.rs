@@ -367,8 +367,7 @@ fn log_of_a_replaced_store_is_kept() {
     }
     fs::copy(&whole, &database).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
-    // Such a log remains if a process is killed before it removes the log. The database has all its
-    // changes.
+    // A killed process leaves such a log if it had written the log's changes to the database.
     fs::write(&log, kept).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
     assert!(!log.exists());
@@ -402,7 +401,8 @@ fn changed_octets_never_end_the_program() {
     for _ in 0..200 {
         let mut changed = whole.clone();
         for _ in 0..1 + random.below(40) {
-            // The first pages have the structure of the database.
+            // The first pages have the structure of the database, so on average more than half of
+            // the changes are there.
             let bound = if random.below(2) == 0 { 8_192 } else { changed.len() };
             changed[random.below(bound)] ^= 1 << random.below(8);
         }
@@ -443,7 +443,8 @@ fn synced_commits_survive_power_failures_whole() {
     // The records of a revision, and the log's length at its acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        // Between these commits, the first checkpoint beside commits begins, and its sync is held.
+        // The first checkpoint beside commits begins between these two commits. Its sync waits
+        // until the second.
         match number {
             40 => disk.hold_syncs(disk::DATABASE),
             60 => disk.release_syncs(),
@@ -451,7 +452,8 @@ fn synced_commits_survive_power_failures_whole() {
         }
         let mut batch = random_batch(&mut random);
         if number % 6 == 3 {
-            // These values fill a part of the log three times.
+            // These values fill one of the log's two parts three times, so the test includes
+            // several checkpoints.
             batch.push((b"large".to_vec(), Some(vec![number as u8; 130_000])));
         }
         let durability = if number % 10 == 9 { Durability::Relaxed } else { Durability::Synced };
@@ -521,7 +523,7 @@ fn full_disk_refuses_changes_until_there_is_room() {
     let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut revision = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let mut failures = Vec::new();
-    // The log takes 10,000 octets, and only the database takes more than a mebioctet.
+    // The log takes a commit of 10,000 octets. Only the database takes a commit of more than 1 MiB.
     let values = [vec![1; 10_000], vec![1; 1 << 20]];
     for operation in 0..60 {
         disk.fail_after(Some(operation / values.len()));
@@ -640,7 +642,7 @@ fn open_store_is_locked_even_after_an_error() {
     let first = store.commit(Revision(0), &[RecordChange::Put(b"a", b"1")], Durability::Synced).unwrap();
     let refused = message(FileStore::with_backends(disk.files(), KIND));
     assert!(refused.contains("the store is in use by another process"), "{refused}");
-    // The log takes 10 octets, and only the database takes three mebioctets.
+    // The log takes a commit of 10 octets. Only the database takes a commit of 3 MiB.
     for value in [vec![2; 10], vec![2; 3 << 20]] {
         disk.fail_after(Some(0));
         assert!(store.commit(first, &[RecordChange::Put(b"b", &value)], Durability::Synced).is_err());
@@ -706,7 +708,7 @@ fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, coun
     Ok(())
 }
 
-/// The sync of a checkpoint waits while the other half of the log takes commits.
+/// The sync of a checkpoint waits while the other of the log's two parts takes commits.
 #[test]
 fn commits_go_on_beside_a_checkpoint() {
     let disk = Disk::default();
@@ -715,7 +717,7 @@ fn commits_go_on_beside_a_checkpoint() {
     let (mut revision, mut expected) = (Revision(0), Records::new());
     fill(&store, &mut revision, &mut expected, 50).unwrap();
     disk.hold_syncs(disk::DATABASE);
-    // One half of the log takes about 100 values.
+    // One of the log's two parts takes about 100 values, so the last commits go to the other.
     fill(&store, &mut revision, &mut expected, 120).unwrap();
     disk.wait_for_stopped_sync();
     assert_eq!(read(&store), (revision, expected.clone()));

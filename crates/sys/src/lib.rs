@@ -33,7 +33,7 @@ use io::syscall;
 pub use io::{bpf, deferred_close, epoll, eventfd, interface, netlink, poll, socket, tun, xdp};
 #[cfg(not(loom))]
 pub use memory_folder::sealed;
-pub use memory_folder::{alloc, buffer, erased, memory, ring};
+pub use memory_folder::{alloc, buffer, erased, memory, plain, ring};
 #[cfg(all(not(loom), feature = "testing"))]
 pub use observe::older_kernel;
 #[cfg(any(test, feature = "bench"))]

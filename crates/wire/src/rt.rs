@@ -120,7 +120,7 @@ impl PriorityModelValue {
     /// Encodes the value.
     ///
     /// # Errors
-    /// No error occurs.
+    /// Never, because the numbers can always be encoded.
     pub fn encode(self) -> Result<Vec<u8>, CdrError> {
         encapsulated(|e| {
             e.write_u32(self.model);
@@ -146,7 +146,7 @@ impl PriorityModelValue {
 /// ```
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`].
+/// [`CdrError::LengthOverflow`] if the number of bands does not fit in 32 bits.
 pub fn encode_priority_bands(bands: &[(i16, i16)]) -> Result<Vec<u8>, CdrError> {
     encapsulated(|e| {
         e.write_len(bands.len())?;
@@ -242,14 +242,13 @@ impl ProtocolValue {
 /// Encodes the value of a ClientProtocolPolicy.
 ///
 /// ```text
-/// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
-///   IIOP         long send buffer | long receive buffer | boolean keep alive | boolean don't route | boolean no delay
-///   Unix socket  long send buffer | long receive buffer
-///   shared memory, other transports  none
-/// ```
+/// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag |
+/// properties }   IIOP         long send buffer | long receive buffer | boolean keep alive |
+/// boolean don't route | boolean no delay   Unix socket  long send buffer | long receive buffer
+/// shared memory, other transports  none ```
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`].
+/// [`CdrError::LengthOverflow`] if the number of protocols does not fit in 32 bits.
 pub fn encode_protocols(protocols: &[ProtocolValue]) -> Result<Vec<u8>, CdrError> {
     encapsulated(|e| {
         e.write_len(protocols.len())?;

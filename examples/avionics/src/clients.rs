@@ -13,11 +13,12 @@ use crate::{Result, admission, meter};
 pub(crate) struct Client {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    /// The operation that the client calls in the direct form of the demo.
+    /// The operation that the client calls if the clients call the computer
+    /// ([`Form::Direct`](crate::Form::Direct)).
     pub(crate) task: &'static str,
     /// Calls, or samples of a sensor, per second.
     pub(crate) rate: u32,
-    /// Maximum time from the instant at which a call is due to its result.
+    /// Maximum time from the instant at which a call is due to its result; `None` for no maximum.
     pub(crate) deadline: Option<Duration>,
     /// Longest processor time of a call at the server; `None` for a client without a task.
     pub(crate) execution: Option<Duration>,
@@ -25,8 +26,8 @@ pub(crate) struct Client {
     pub(crate) priority: Option<u8>,
 }
 
-/// The part of a client in the form of the demo with an event channel. In the direct form, every
-/// client is a caller.
+/// The part of a client in the demo with an event channel ([`Form::Events`](crate::Form::Events)).
+/// In the other form of the demo, every client is a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Pushes samples to the channel.
@@ -101,7 +102,8 @@ pub(crate) fn run(client: &Client, target: &str, tasks: &str, recorder: &str, le
 
 type Task = Box<dyn FnMut(u32) -> Result<(), SystemException>>;
 
-/// Returns a function whose argument is the number of previous calls.
+/// Returns the function that makes a call of the client with this name. Its argument is the number
+/// of previous calls.
 fn task(name: &str, target: &ObjectRef) -> Result<Task> {
     if name == "bulk" {
         let (maps, block) = (MapStoreRef::from_object(target.clone()), vec![0x5a; 256 << 10]);

@@ -65,8 +65,8 @@ impl Sensor {
         }
     }
 
-    /// Fails if a push of the sensor has failed. The channel gets no answer to its own pushes, so
-    /// the process has to report the failure.
+    /// Returns an error if a push of a sample has failed. The channel gets no answer to the
+    /// timeouts that it pushes, so it does not learn of the failure, and the process reports it.
     fn outcome(&self) -> Result<()> {
         match self.first_failure.get() {
             None => Ok(()),

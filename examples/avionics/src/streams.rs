@@ -18,8 +18,8 @@ const PRIORITY: i16 = 13_000;
 const COMMANDS: IoClass = IoClass::Guaranteed { bytes: 16 << 10, period: Duration::from_millis(10) };
 
 pub(crate) fn config() -> RioConfig {
-    // The other end of the link computes no checksums, so the program is attached in the generic
-    // path.
+    // The other end of the link computes no checksums, so the XDP program is attached in the
+    // generic path.
     RioConfig::for_interface(link::INTERFACE).attach_mode(AttachMode::Generic)
 }
 

@@ -110,7 +110,7 @@ impl SecondTask {
 }
 
 fn admission(orb: &Orb) -> Result<AdmissionService, Box<dyn Error>> {
-    // A nested callback occupies a thread without a task in each nested upcall.
+    // A nested callback occupies a best-effort thread in each nested upcall.
     let pool = CorePoolConfig::default().cores([0, 1]).best_effort_threads(40);
     Ok(AdmissionConfig::new(Machine::with_cores(2)).core_pool(pool).serve(orb)?)
 }

@@ -142,8 +142,8 @@ pub struct ServerOptions {
     pub life_seconds: u64,
     /// `--until-eof`: true if the server ends when its standard input ends.
     pub until_eof: bool,
-    /// `--task`: true if clients get references of tasks, which call the server's object and its
-    /// object of type Bench.
+    /// `--task`: true if the references that clients get lead through admitted tasks to the
+    /// server's object and to its object of type Bench.
     pub task: bool,
     /// Configuration of the ORB.
     pub orb_options: OrbOptions,

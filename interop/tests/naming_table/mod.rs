@@ -35,7 +35,7 @@ impl Peer {
         }
     }
 
-    /// Returns the command of the client; `None` for Corelane's, which runs in this process.
+    /// Returns the command of the client; `None` for Corelane's client, which runs in this process.
     fn client(self) -> Option<Command> {
         let command = match self {
             Peer::Corelane => return None,

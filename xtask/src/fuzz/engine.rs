@@ -28,8 +28,8 @@ const COVERAGE: &[&str] = &[
 /// into its inputs.
 const COMPARISONS: &str = "-Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// The crate that is compiled without reports of comparisons, because they make it much slower. Its
-/// inputs are text with a dictionary.
+/// The crate that is compiled without reports of comparisons, because the reports make it much
+/// slower. Its inputs are text, for which a dictionary replaces the reports.
 const WITHOUT_COMPARISONS: &str = "corelane_idl";
 
 /// Running time in seconds from which an input counts as a finding.

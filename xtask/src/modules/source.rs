@@ -72,8 +72,8 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the paths of child modules in separate files, each with the file name in its `path`
-    /// attribute.
+    /// Adds a module and its inline child modules. Returns the paths of the child modules in
+    /// separate files, each with the file name in its `path` attribute.
     fn add_module(&mut self, file: usize, path: &[String], items: &[Item]) -> Vec<(Segments, Option<String>)> {
         let mut module = Module { file, ..Module::default() };
         let mut outside = Vec::new();

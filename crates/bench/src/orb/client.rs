@@ -142,6 +142,14 @@ fn repeated(
             let sent = lendable(count)?;
             times.around(|| expect(target.take_octets(&sent)? == length(count)))
         }
+        MeasuredOperation::IntoLongs(length) => {
+            let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
+            sequences_into(&sent, 0, times, |memory| Ok(target.echo_longs_into(&sent, memory)?))
+        }
+        MeasuredOperation::IntoStructs(length) => {
+            let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
+            sequences_into(&sent, Mixed::default(), times, |memory| Ok(target.echo_structs_into(&sent, memory)?))
+        }
     }
 }
 
@@ -167,6 +175,19 @@ fn sequences<T: PartialEq, S: AsRef<[T]>>(
         let answer = answer.as_ref();
         expect(answer.len() == sent.len() && answer.last() == sent.last())
     })
+}
+
+/// Makes calls as [`sequences`] does, whose results are received in the same memory.
+#[inline(always)]
+fn sequences_into<T: Copy + PartialEq>(
+    sent: &[T],
+    empty: T,
+    times: &mut impl Repeat,
+    mut echo: impl FnMut(&mut [T]) -> Result<usize, Failure>,
+) -> Result<Duration, Failure> {
+    let mut memory = vec![empty; sent.len()];
+    expect(echo(&mut memory)? == sent.len() && memory == sent)?;
+    times.around(|| expect(echo(&mut memory)? == sent.len() && memory.last() == sent.last()))
 }
 
 #[inline]

@@ -28,11 +28,11 @@ impl DynamicCalls {
             MeasuredOperation::Short => self.echoes("echo_short", &-7_i16, count, into),
             MeasuredOperation::Long => self.echoes("echo_long", &70_000_i32, count, into),
             MeasuredOperation::Struct => self.echoes("echo_struct", &Mixed { o: 1, l: 2, s: 3 }, count, into),
-            MeasuredOperation::Longs(length) => {
+            MeasuredOperation::Longs(length) | MeasuredOperation::IntoLongs(length) => {
                 let sent: Vec<i32> = (0..length).map(|number| number as i32).collect();
                 self.echoes("echo_longs", &sent, count, into)
             }
-            MeasuredOperation::Structs(length) => {
+            MeasuredOperation::Structs(length) | MeasuredOperation::IntoStructs(length) => {
                 let sent: Vec<Mixed> = (0..length).map(|number| Mixed { o: 1, l: number as i32, s: 3 }).collect();
                 self.echoes("echo_structs", &sent, count, into)
             }

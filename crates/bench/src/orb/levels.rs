@@ -7,7 +7,8 @@ pub(crate) const LEVELS: u8 = 98;
 pub(crate) const MAPPING: LinearMapping =
     LinearMapping(NativePriorityRange { least_urgent: 1, most_urgent: LEVELS as i32 });
 
-/// Returns the lowest and the highest CORBA priority of a level.
+/// Returns the lowest and the highest CORBA priority of a level; `None` for a level that does not
+/// exist.
 pub(crate) fn band(level: u8) -> Option<(i16, i16)> {
     let lowest = |level: i32| MAPPING.to_corba(level).map(Priority::get);
     let low = lowest(level.into())?;

@@ -53,8 +53,9 @@ pub(crate) fn serve_single_priority(architecture: ServerArchitecture) -> Result<
     serve_lines(|_| None).map_err(failed)
 }
 
-/// Returns an ORB with an object in the highest of `number` lanes, and a reference to the object
-/// with the endpoint of the ORB. Requests that arrive there are handed over to the lane.
+/// Creates an ORB with an object in the highest of `number` lanes. Returns the ORB, and a reference
+/// to the object with the endpoint of the ORB. Requests that arrive there are handed over to the
+/// lane.
 pub(crate) fn orb_with_lanes(number: u8) -> Result<(Orb, String), Failure> {
     let rt = RtConfig::default().scheduling(SchedulingClass::Fair);
     let orb = Orb::builder().real_time(rt).limits(limits()).listen(LOOPBACK).build().map_err(failed)?;

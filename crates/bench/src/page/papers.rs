@@ -14,6 +14,8 @@ pub(crate) struct PaperTable {
 /// Levine, Flores-Gaitan, Schmidt: An Empirical Evaluation of OS Support for Real-time CORBA ORBs,
 /// 1999.
 pub(crate) const FIRST: &str = "OS support for Real-time CORBA ORBs (1999), TAO 1.0, Pentium II 450 MHz";
+/// The study that follows [`FIRST`], 2001: TAO 1.2 on COTS operating systems, among them Linux/RT
+/// and QNX.
 pub(crate) const SECOND: &str = "COTS operating systems for Real-time CORBA (2001), TAO 1.2, Pentium III 866 MHz";
 /// Schmidt: Real-time Middleware for Distributed and Embedded Systems, 1999.
 pub(crate) const SLIDES: &str = "Real-time middleware (slides, 1999), TAO";

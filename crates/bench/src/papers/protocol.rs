@@ -1,5 +1,5 @@
 //! The benchmark `protocol`, which compares messages of equal size: with the types of the IDL, and
-//! as an octet sequence (paper 4).
+//! as an octet sequence (Schmidt's slides of 1999).
 
 use crate::Failure;
 use crate::baseline::{BaselineTransport, WaitStrategy};

@@ -1,5 +1,5 @@
 //! The benchmark `stages`, which measures the parts of the server's work for a request, as in a
-//! table of paper 4, by time probes inside the ORB.
+//! table of Schmidt's slides (1999), by time probes inside the ORB.
 
 use crate::Failure;
 use crate::harness::{FigureLabel, Progress};

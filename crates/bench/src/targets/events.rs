@@ -27,7 +27,8 @@ pub(crate) const MAX_P99_RATIO_BESIDE_OTHERS: f64 = 1.1;
 /// Minimum rate of deliveries to many consumers, relative to a loop of bare sends.
 pub(crate) const MIN_DELIVERIES_TO_SENDS_RATIO: f64 = 0.9;
 
-/// Maximum median of a push among more subscriptions that do not match, relative to one.
+/// Maximum median of a push among more subscriptions that do not match, relative to the median
+/// among one such subscription.
 pub(crate) const MAX_PUSH_RATIO: f64 = 1.05;
 /// Maximum time in microseconds by which a filter of 64 nodes increases the median of a push.
 pub(crate) const MAX_FILTER_US: f64 = 1.0;

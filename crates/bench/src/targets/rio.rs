@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LatencyGoals {
     pub(crate) mean: f64,
-    /// The papers have maximums in place of the 99th percentiles.
+    /// Ratio of the 99th percentiles. The paper states maximums instead.
     pub(crate) p99: f64,
     pub(crate) p999: Option<f64>,
     /// Ratio of the standard deviations.
@@ -32,6 +32,11 @@ pub(crate) const MAX_RATE_ERROR: f64 = 1.0;
 pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
 /// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
 pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
+
+/// Maximum distance of best effort from its ceiling, in points of a percent of the link.
+pub(crate) const MAX_CEILING_SHORTFALL: f64 = 1.0;
+/// As [`MAX_CEILING_SHORTFALL`], above the ceiling.
+pub(crate) const MAX_CEILING_EXCESS: f64 = 0.05;
 
 /// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over
 /// connections.

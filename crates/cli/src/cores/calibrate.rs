@@ -115,7 +115,8 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
     Ok(true)
 }
 
-/// Records the jobs of a server's tasks for the time of `--for`.
+/// Lets a server record the jobs of its tasks for the time of `--for`. Returns the processor times
+/// of each task's jobs.
 fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;
@@ -138,7 +139,7 @@ fn observed(arguments: &CoresArguments) -> Result<Vec<MeasuredJobs>, String> {
 }
 
 /// Calls an operation without arguments as a task of a core pool, `count` times. Returns the
-/// recorded processor times of these calls.
+/// processor times that the server has recorded for these calls.
 fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usize) -> Result<MeasuredJobs, String> {
     let orb = Orb::new().map_err(|error| error.to_string())?;
     let tasks = remote::object(&orb, arguments)?;
@@ -172,7 +173,9 @@ fn called(arguments: &CoresArguments, target: &str, operation: &str, count: usiz
     Ok(MeasuredJobs { name: operation.to_owned(), times: SortedTimes::new(times), missing })
 }
 
-/// Returns the processor times of the recorded jobs, at most `count`.
+/// Calls the operation `count` times, and returns the processor times of these calls that the
+/// server has recorded under the task number `task`. There are fewer than `count` if records are
+/// missing.
 fn calls(
     tasks: &TasksRef,
     (target, operation): (&ObjectRef, &str),

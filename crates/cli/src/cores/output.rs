@@ -1,4 +1,4 @@
-//! The output of all subcommands: times, tables and files.
+//! Formats times and tables, and writes files, for the subcommands of `corelane cores`.
 
 use std::io::{self, Write};
 

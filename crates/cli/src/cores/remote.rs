@@ -290,7 +290,6 @@ fn admitted_json(named: &NamedTask, outcome: &AdmitOutcome) -> Json {
     }
 }
 
-/// Withdraws a task.
 pub(super) fn withdraw(arguments: &CoresArguments) -> Result<bool, String> {
     let (task, token) = arguments.task.ok_or("a task and its token are needed")?;
     let orb = Orb::new().map_err(|error| error.to_string())?;

@@ -33,7 +33,8 @@ pub(super) struct Monitored {
 impl Monitored {
     pub(super) fn fetch(tasks: &TasksRef) -> Result<Self, String> {
         let (tasks, cores, counts, measured) = tasks.monitor().map_err(|exception| match exception.kind() {
-            Kind::BadOperation => format!("{exception}: the server is older than this command"),
+            // An older server lacks the operation, or members at the end of its results.
+            Kind::BadOperation | Kind::Marshal => format!("{exception}: the server is older than this command"),
             _ => remote::explain(&exception),
         })?;
         Ok(Monitored { tasks, cores, counts, measured, received_at: Monotonic::now() })
@@ -158,8 +159,9 @@ fn write_view(out: &mut dyn Write, now: &Monitored, earlier: Option<&Monitored>)
     )?;
     writeln!(
         out,
-        "requests: {} handed over, {} without a task, {} without their core",
-        counts.handed_over, counts.without_task, counts.not_bound
+        "requests: {} handed over, {} run by their reader, {} without a task, {} without their core, {} refused without a \
+         thread",
+        counts.handed_over, now.measured.led, counts.without_task, counts.not_bound, now.measured.without_thread
     )?;
     for share in &now.measured.best_effort {
         let state = if share.guaranteed { "above all tasks" } else { "in the background" };
@@ -235,7 +237,9 @@ fn as_json(now: &Monitored) -> Json {
             "moved": counts.moved,
             "not_bound": counts.not_bound,
             "handed_over": counts.handed_over,
+            "led": now.measured.led,
             "without_task": counts.without_task,
+            "without_thread": now.measured.without_thread,
             "best_effort": now.measured.best_effort.iter().map(share).collect::<Vec<_>>(),
         })
     } else {

@@ -103,7 +103,7 @@ fn patiently<T, E: Display>(
 }
 
 fn line(numbered: &NumberedEvent, is_json: bool) -> String {
-    let NumberedEvent { number, stored_at, event } = numbered;
+    let NumberedEvent { number, stored_at, event, .. } = numbered;
     if is_json {
         let mut object = event_json(event);
         object["number"] = json!(number);

@@ -166,7 +166,8 @@ fn connect(orb: &Orb, arguments: &EventsArguments, printed: &Arc<Printed>) -> Re
     }
 }
 
-/// Returns the wanted filter, or a disjunction of the wanted types.
+/// Returns the dependencies of the filter in `arguments`, or without a filter a disjunction of the
+/// types.
 fn dependencies(arguments: &EventsArguments) -> Result<Vec<Dependency>, String> {
     let dependency = |event| Dependency { event, rt_info: 0 };
     if let Some(expression) = &arguments.filter {

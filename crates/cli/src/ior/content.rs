@@ -56,7 +56,7 @@ const NAMES: [(u32, &str); 37] = [
 
 pub(super) struct Content<'d> {
     pub(super) name: &'static str,
-    /// `None` if the format is unknown or the content is malformed.
+    /// The content in one line; `None` if the format is unknown or the content is malformed.
     pub(super) text: Option<String>,
     /// Lines of text. A line of a value with an unknown format has the octets of the value.
     pub(super) details: Vec<(String, Option<&'d [u8]>)>,

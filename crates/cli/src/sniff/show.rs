@@ -25,7 +25,8 @@ pub(super) struct MessagePrinter<'a, 'o> {
     arguments: &'a SniffArguments,
     signatures: Option<Signatures<'a>>,
     out: &'o mut dyn Write,
-    /// Printed times are relative to the first captured event.
+    /// The time of the first captured event, from which printed times count; `None` before this
+    /// event.
     first: Option<u64>,
     failure: Option<String>,
 }

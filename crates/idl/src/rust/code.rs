@@ -1,4 +1,4 @@
-//! Statements that encode and decode values: types with a single CDR form use the `Cdr` trait.
+//! Statements that encode and decode values. Types with a single CDR form use the `Cdr` trait.
 //! Characters, wide text, bounded types and references need explicit calls, because several IDL
 //! types map to the same Rust type.
 

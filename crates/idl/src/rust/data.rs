@@ -20,6 +20,9 @@ impl Generator<'_> {
         let copy: &[&str] = if self.is_copy(id) && !exception { &["Copy"] } else { &[] };
         let exact: &[&str] = if self.is_exact(id) { &["Eq", "Hash"] } else { &[] };
         self.derive(id, copy, exact, out);
+        if self.is_without_padding(id) {
+            out.line("#[repr(C)]");
+        }
         if members.is_empty() {
             out.line(&format!("pub struct {name};"));
         } else {
@@ -399,7 +402,8 @@ impl Generator<'_> {
 
     pub(super) fn typedef(&mut self, id: DefinitionId, ty: &Type, out: &mut CodeWriter) {
         let name = self.name(id);
-        // Each use of the alias adds the `Option`, so the alias itself has none.
+        // The generated code writes an `Option` around an object reference wherever the alias is
+        // used. So the alias names the reference type without the `Option`.
         let of = match self.model().unaliased_definition(ty) {
             Some(of) if is_reference(self.model(), of) => match ty {
                 Type::Named(direct) => self.path_to(*direct),

@@ -40,17 +40,21 @@ pub(super) struct Call {
 }
 
 impl Call {
-    fn inputs(&self) -> impl Iterator<Item = &(Parameter, String)> {
+    fn name(&self) -> String {
+        self.method.clone()
+    }
+
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &(Parameter, String)> {
         self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::Out)
     }
 
-    fn outputs(&self) -> Vec<(Type, String)> {
+    pub(super) fn outputs(&self) -> Vec<(Type, String)> {
         let result = self.result.iter().map(|ty| (ty.clone(), "result".to_owned()));
         let out = self.parameters.iter().filter(|(parameter, _)| parameter.direction != Direction::In);
         result.chain(out.map(|(parameter, name)| (parameter.ty.clone(), name.clone()))).collect()
     }
 
-    fn local(&self, wanted: &str) -> String {
+    pub(super) fn local(&self, wanted: &str) -> String {
         let mut taken: HashSet<String> = self.parameters.iter().map(|(_, name)| name.clone()).collect();
         free(wanted.to_owned(), &mut taken)
     }
@@ -271,7 +275,7 @@ impl Generator<'_> {
         }
     }
 
-    fn error_type(&mut self, interface: DefinitionId, call: &Call) -> String {
+    pub(super) fn error_type(&mut self, interface: DefinitionId, call: &Call) -> String {
         match self.errors.get(&(interface, call.raises.clone())).cloned() {
             Some(name) => {
                 let mut path = self.inner_path(interface);
@@ -324,13 +328,11 @@ impl Generator<'_> {
         out.gap();
         self.attributes(LintedItem::Calls, out);
         out.open(&format!("impl {name} {{"));
-        for call in calls {
+        let mut taken: HashSet<String> = further.iter().map(|(_, call)| call).chain(calls).map(Call::name).collect();
+        for (of, call) in calls.iter().map(|call| (id, call)).chain(further.iter().map(|(base, call)| (*base, call))) {
             out.gap();
-            self.stub(id, call, out);
-        }
-        for (base, call) in &further {
-            out.gap();
-            self.stub(*base, call, out);
+            self.stub(of, call, out);
+            self.stub_into(of, call, &mut taken, out);
         }
         out.close("}");
     }
@@ -456,11 +458,7 @@ impl Generator<'_> {
         out.open(&format!("if let Some(outcome) = {object}.call_collocated(&OPERATION, {local}) {{"));
         out.line("return outcome;");
         out.close("}");
-        let mut body = Vec::new();
-        for (parameter, name) in call.inputs() {
-            let lines = self.encode_parameter(&parameter.ty, name, &e);
-            body.extend(self.named(lines, Part::Member, name, &e));
-        }
+        let mut body = self.encode_arguments(call, &e);
         if !call.context.is_empty() {
             body.push(CodeLine::plain(format!("{context}.write({e})?;")));
         }
@@ -484,6 +482,15 @@ impl Generator<'_> {
             invocation(&format!("{object}.{method}("), &first, &body, &e, out);
         }
         out.close("}");
+    }
+
+    pub(super) fn encode_arguments(&mut self, call: &Call, e: &str) -> Vec<CodeLine> {
+        let mut body = Vec::new();
+        for (parameter, name) in call.inputs() {
+            let lines = self.encode_parameter(&parameter.ty, name, e);
+            body.extend(self.named(lines, Part::Member, name, e));
+        }
+        body
     }
 
     fn direct_call(&self, call: &Call, servant: &str, trait_path: &str, arguments: Vec<String>, out: &mut CodeWriter) {
@@ -845,7 +852,7 @@ fn slots(id: DefinitionId, table: &PerfectHash, calls: &[Call]) -> Vec<Slot> {
 
 /// Writes a call of the ORB. `first` holds the arguments in front of the closure that writes the
 /// operation's arguments.
-fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
+pub(super) fn invocation(before: &str, first: &[String], body: &[CodeLine], e: &str, out: &mut CodeWriter) {
     let lines = tail(body);
     let single = match lines.as_slice() {
         [_] if body.is_empty() => Some("&|_| Ok(())".to_owned()),

@@ -5,7 +5,7 @@ use super::Generator;
 use super::code::DecodingCode;
 use super::writer::CodeLine;
 
-/// Maximum width of an inner call, in characters; a wider call gets no name.
+/// Maximum length in characters of a call to which a name is added. A longer call gets no name.
 const INNER_WIDTH: usize = 60;
 
 #[derive(Clone, Copy, Debug)]

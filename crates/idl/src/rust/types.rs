@@ -225,6 +225,37 @@ impl Generator<'_> {
         self.facts.get(&id).is_some_and(|facts| facts.plain)
     }
 
+    /// Returns true for a structure of numbers that has the same form in memory and on the wire if
+    /// its members are in IDL's order.
+    pub(super) fn is_without_padding(&self, id: DefinitionId) -> bool {
+        self.is_plain_definition(id) && self.unpadded_size(&Type::Named(id)).is_some()
+    }
+
+    /// Returns the size and the alignment of a type that consists of numbers without padding.
+    fn unpadded_size(&self, ty: &Type) -> Option<(u64, u64)> {
+        match self.model().unaliased(ty) {
+            Type::Basic(BasicType::Boolean) => None,
+            basic @ Type::Basic(_) if self.is_plain(basic) => Some((self.size(basic), self.size(basic))),
+            array @ Type::Array(element, dimensions) if !self.is_boxed(array) => {
+                let (size, align) = self.unpadded_size(element)?;
+                Some((dimensions.iter().fold(size, |size, count| size.saturating_mul(u64::from(*count))), align))
+            }
+            Type::Named(id) => {
+                let DefinitionKind::Struct(structure) = &self.model().get(*id).kind else { return None };
+                let (mut end, mut strictest) = (0_u64, 1);
+                for member in self.model().all_members(structure) {
+                    let (size, align) = self.unpadded_size(&member.ty)?;
+                    if end % align != 0 {
+                        return None;
+                    }
+                    (end, strictest) = (end.saturating_add(size), align.max(strictest));
+                }
+                (end > 0 && end % strictest == 0).then_some((end, strictest))
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn is_copy(&self, id: DefinitionId) -> bool {
         self.facts.get(&id).is_some_and(|facts| facts.copy)
     }

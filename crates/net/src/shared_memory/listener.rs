@@ -89,7 +89,8 @@ impl RingListener {
         Ok(Handshake { fd, peer, started_at: Monotonic::now() })
     }
 
-    /// Returns the connection if the client's rings have arrived.
+    /// Reads the client's header if it has arrived. Then makes a connection of the client's rings,
+    /// or attaches the channel for lent memory that the client has opened.
     ///
     /// # Errors
     /// `ConnectionAborted` if the client is at fault or has ended. Another error if this process is

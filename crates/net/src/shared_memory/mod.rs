@@ -167,7 +167,7 @@ impl SharedMemoryTransport {
     }
 }
 
-/// What the two sides of a new connection need for their lending.
+/// The side of a new connection, with the data that lending needs on this side.
 enum NewSide<'c> {
     Client(PathBuf),
     Server(&'c Arc<Channels>),

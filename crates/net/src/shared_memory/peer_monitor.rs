@@ -156,7 +156,11 @@ impl MonitoredPeer {
             // missed it.
             ends.request_check();
         }
-        added.is_ok().then_some(watched)
+        if added.is_err() {
+            watched.watch.shared.peers.lock().all.remove(&token);
+            return None;
+        }
+        Some(watched)
     }
 
     /// Raises the monitor to the priority of the calling thread, which is about to sleep.
@@ -352,6 +356,19 @@ mod tests {
         other.unregister(second.as_fd());
         assert_eq!(Arc::strong_count(&list), 1, "expected that the monitor's thread has been joined");
         alone.unregister(elsewhere.as_fd());
+    }
+
+    #[test]
+    fn connection_that_epoll_refuses_leaves_no_entry() {
+        let watching = PeerMonitor::default();
+        let (fd, ends, watched) = watched(&watching);
+        let entries = || watched.watch.shared.peers.lock().all.len();
+        assert_eq!(entries(), 1);
+        // The kernel cannot watch a regular file.
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(MonitoredPeer::new(file.as_fd(), &ends, &watching).is_none());
+        assert_eq!(entries(), 1);
+        watched.unregister(fd.as_fd());
     }
 
     #[test]

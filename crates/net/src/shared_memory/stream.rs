@@ -61,7 +61,8 @@ pub(super) struct RingStream {
     /// State of polling in the middle of a large message: the reader polls for the next part, the
     /// writer for room.
     pub(super) large_spin: AdaptiveSpin,
-    /// `None` if this side does not lend.
+    /// The state of memory that the sides lend to each other; `None` if this side does not lend
+    /// memory.
     pub(super) lending: Option<Arc<Lending>>,
     forks: u64,
 }

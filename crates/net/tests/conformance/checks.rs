@@ -17,8 +17,8 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     listener.accept().unwrap()
 }
 
-/// Returns both ends of a connection, the connecting end first. The connecting end polls before it
-/// sleeps, if its transport can.
+/// Makes a connection. Returns both ends, the connecting end first. The connecting end polls before
+/// it sleeps, if its transport can.
 fn pair(transport: &dyn Transport, endpoint: &Endpoint) -> (Box<dyn Stream>, Box<dyn Stream>) {
     let listener = transport.listen(endpoint).unwrap();
     let client = transport.connect(listener.local_endpoint(), None).unwrap();

@@ -16,11 +16,11 @@ use crate::server::connection::Connection;
 #[derive(Default)]
 pub(super) struct RequestContexts {
     pub(super) priority: Option<Priority>,
-    /// The client's priority number, which the reply repeats.
+    /// The priority number in the request, which the reply repeats; `None` if the request has none.
     pub(super) reply_priority: Option<i16>,
     pub(super) refused: Option<SystemException>,
     pub(super) band: Option<(i16, i16)>,
-    /// The time from the sending of the request to the client's deadline.
+    /// The time from the sending of the request to the client's deadline, if the request states it.
     pub(super) remaining: Option<Duration>,
 }
 

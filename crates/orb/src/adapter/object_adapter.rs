@@ -11,7 +11,8 @@ use crate::server_context::ServerContext;
 
 #[derive(Debug)]
 pub(crate) struct ObjectAdapter {
-    /// A copy of the server context's pointer, which saves one memory load for each request.
+    /// A copy of the client context's pointer in `server`, which saves one memory load for each
+    /// request.
     client: Arc<ClientContext>,
     server: Arc<ServerContext>,
     poa_table: Arc<PoaTable>,

@@ -160,8 +160,8 @@ fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) 
 }
 
 /// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). Any
-/// other operation raises `exception`, or OBJ_ADAPTER if a servant locator supplied the servant,
-/// which then has another interface.
+/// other operation raises `exception`. If a servant locator supplied the servant, it raises
+/// OBJ_ADAPTER, because the servant has another interface than the object.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,

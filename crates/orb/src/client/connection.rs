@@ -10,7 +10,7 @@ use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::CheckoutCell;
 use corelane_wire::cdr::MAX_ENCODER_SLICES;
 use corelane_wire::connection::{Framer, FramingStep};
-use corelane_wire::giop::{self, Header, MessageKind};
+use corelane_wire::giop::{self, Header, MessageKind, ReplyStatus};
 use corelane_wire::{CodeSets, Decoder, Encoder, Limits, Octets};
 
 use super::hangup_monitor::MonitoredStream;
@@ -29,6 +29,10 @@ const MAX_ABANDONED: u32 = 8;
 /// Minimum size in bytes of a reply that takes the connection's buffer, so that octet sequences in
 /// the results share its memory.
 pub(crate) const MIN_OWNED_BYTES: usize = MAX_HEAP_BYTES;
+
+/// Maximum number of bytes that a call reads into the connection's buffer before it receives the
+/// rest of its results in the caller's memory.
+const MAX_REPLY_HEAD: usize = 16 << 10;
 
 pub(crate) type PoolSlot = CheckoutCell<Option<Box<ClientConnection>>>;
 
@@ -104,7 +108,8 @@ pub(crate) enum ReceivedMessage {
     Owned(Box<OwnedMessage>),
 }
 
-/// A message that was assembled from fragments, or that ends in lent memory.
+/// A message that was assembled from fragments, or that ends in [lent
+/// memory](crate::lent_messages).
 #[derive(Debug)]
 pub(crate) struct OwnedMessage {
     pub(crate) header: Header,
@@ -214,8 +219,8 @@ impl ClientConnection {
         &self.endpoint
     }
 
-    /// Returns the id of the next request. Ids are even, as bidirectional GIOP requires of the
-    /// connecting side.
+    /// Counts a call, and returns the id of its request. Ids are even, as bidirectional GIOP
+    /// requires of the connecting side.
     #[inline]
     pub(crate) fn next_request_id(&mut self) -> u32 {
         self.monitored.count_call().wrapping_mul(2)
@@ -423,6 +428,69 @@ impl ClientConnection {
         Ok(true)
     }
 
+    /// Reads at most [`MAX_REPLY_HEAD`] bytes as [`read_reply_fast`](Self::read_reply_fast) does.
+    pub(crate) fn read_reply_head(
+        &mut self,
+        due: CallDeadline,
+        canceller: Option<&Canceller>,
+    ) -> Result<bool, ExchangeError> {
+        nested_wait::release_dedicated_connection();
+        if nested_wait::dispatches_while_waiting() || canceller.is_some() || !self.received.is_empty() {
+            return Ok(false);
+        }
+        let wait = self.apply_timeout(due)?;
+        self.read_at_most(MAX_REPLY_HEAD, Header::LEN, wait)?;
+        Ok(true)
+    }
+
+    /// Returns the header of the reply to request `id`, and the offset of its results, if the buffer
+    /// has the reply's beginning and nothing else. The reply is not in fragments, does not end in lent
+    /// memory, and reports no exception.
+    pub(crate) fn begun_reply(&self, id: u32, limits: &Limits) -> Option<(Header, usize)> {
+        let unread = self.received.unread();
+        let header = Header::parse(unread.first_chunk()?).ok()?;
+        if header.kind != MessageKind::Reply || header.more_fragments || header.size > limits.max_message_size {
+            return None;
+        }
+        if header.total_len() <= unread.len() || lent_messages::is_lent(self.monitored.stream(), unread) {
+            return None;
+        }
+        let reply = giop::Reply::parse(unread, &header, limits).ok()?;
+        let has_results = reply.status == ReplyStatus::NoException && reply.body_offset <= unread.len();
+        (reply.request_id == id && has_results).then_some((header, reply.body_offset))
+    }
+
+    pub(crate) fn unread(&self) -> &[u8] {
+        self.received.unread()
+    }
+
+    /// Marks the connection as broken while the rest of a reply is read past its buffer, and returns
+    /// how the reads wait. [`end_direct_read`](Self::end_direct_read) ends this state.
+    pub(crate) fn begin_direct_read(&mut self, due: CallDeadline) -> Result<WaitLimit, ExchangeError> {
+        let wait = self.apply_timeout(due)?;
+        self.is_broken = true;
+        Ok(wait)
+    }
+
+    /// Fills `octets` with the bytes that follow the bytes of the buffer.
+    pub(crate) fn read_past_buffer(&self, octets: &mut [u8], wait: WaitLimit) -> Result<(), ExchangeError> {
+        let mut missing = octets;
+        while !missing.is_empty() {
+            match self.monitored.stream().recv(missing, wait)? {
+                0 => return Err(ExchangeError::Io(io::ErrorKind::UnexpectedEof.into())),
+                count => missing = missing.get_mut(count..).unwrap_or_default(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the reply's beginning, `octets` bytes, from the buffer. The connection can be used
+    /// again.
+    pub(crate) fn end_direct_read(&mut self, octets: usize) {
+        self.is_broken = false;
+        self.consume(octets);
+    }
+
     /// Returns the header of the reply to request `id` if the whole reply is at the front of the
     /// buffer, is [plain](giop::Reply::parse_header_of_plain_result), and is smaller than
     /// [`MIN_OWNED_BYTES`].
@@ -491,8 +559,8 @@ impl ClientConnection {
         Ok(moment.is_some_and(Monotonic::is_past) || self.monitored.stream().arm_readiness()?.is_none_or(|there| there))
     }
 
-    /// Returns the first message if it is complete, else (as the inner error) the number of bytes
-    /// that it needs.
+    /// Examines the received bytes, and assembles fragments. Returns the first message if it is
+    /// complete, else (as the inner error) the number of bytes that it needs.
     pub(crate) fn next_message(&mut self, limits: &Limits) -> Result<Result<ReceivedMessage, usize>, ExchangeError> {
         loop {
             match self.framer.next(self.received.unread(), limits) {
@@ -541,7 +609,14 @@ impl ClientConnection {
 
     #[inline(always)]
     pub(crate) fn read_more(&mut self, wanted: usize, wait: WaitLimit) -> Result<(), ExchangeError> {
-        match self.monitored.stream().recv(self.received.room(wanted, &self.spares), wait) {
+        self.read_at_most(usize::MAX, wanted, wait)
+    }
+
+    #[inline(always)]
+    fn read_at_most(&mut self, max: usize, wanted: usize, wait: WaitLimit) -> Result<(), ExchangeError> {
+        let room = self.received.room(wanted, &self.spares);
+        let max = room.len().min(max);
+        match self.monitored.stream().recv(&mut room[..max], wait) {
             Ok(0) => {
                 self.is_broken = true;
                 Err(ExchangeError::Io(io::ErrorKind::UnexpectedEof.into()))
@@ -630,8 +705,9 @@ impl ClientConnection {
         self.is_broken |= self.abandoned > MAX_ABANDONED;
     }
 
-    /// Marks the connection as broken if bytes follow the reply `received` although no other reply
-    /// is outstanding. Such bytes are a fault of the server.
+    /// Checks the connection after the reply `received` with a system exception. Marks the
+    /// connection as broken if bytes follow the reply although no other reply is outstanding,
+    /// because such bytes are a fault of the server.
     #[cold]
     pub(crate) fn on_system_exception(&mut self, received: &ReceivedMessage) {
         let length = match received {

@@ -75,8 +75,9 @@ struct MonitorInner {
     stop: AtomicBool,
     maintained: OnceLock<(Weak<dyn Maintained>, Duration)>,
     entries: GenerationalSlab<MonitorEntry>,
-    /// The capacity suffices for all connections, so adding an entry allocates nothing. Threads
-    /// suspend and resume monitoring under this lock.
+    /// The slots and generations of the unmonitored connections in `entries`. The capacity suffices
+    /// for all connections, so adding an entry allocates nothing. Threads suspend and resume
+    /// monitoring under this lock.
     unmonitored: PiMutex<Vec<(u32, u32)>>,
 }
 
@@ -141,8 +142,8 @@ impl HangupMonitor {
         monitored.entry = Some((Arc::clone(&self.shared), slot, generation));
         added?;
         if !always {
-            // The entries of the list may belong to closed connections, so room for every live
-            // connection is reserved in addition to them.
+            // Entries of `unmonitored` may belong to closed connections, so room for every live
+            // connection is reserved in addition to these entries.
             let more = self.shared.entries.live_count();
             self.shared.unmonitored.lock().reserve(more);
         }
@@ -168,8 +169,8 @@ impl HangupMonitor {
         self.shared.wake.notify();
     }
 
-    /// Stops the monitor thread, and stores a thread that ends at once in its place. The monitor
-    /// then takes its thread for started, and starts no other.
+    /// Stops the monitor thread, and stores a thread that ends at once in its place, so that the
+    /// monitor starts no other thread.
     #[cfg(test)]
     pub(crate) fn replace_thread(&self) {
         self.stop();

@@ -326,7 +326,7 @@ impl MultiplexedConnection {
     }
 
     /// Sends the remainder, unless a caller has checked the sending half out. In this case the
-    /// caller sends the remainder, or makes epoll report room to write.
+    /// caller sends the remainder, or makes epoll report when the transport has room.
     #[cold]
     pub(super) fn resume_sending(&self) {
         if let Some(mut sender) = self.try_sender() {
@@ -334,8 +334,9 @@ impl MultiplexedConnection {
         }
     }
 
-    /// Makes epoll report room to write to the reader thread, or stops these reports. If the
-    /// reports cannot start, closes the sending half, because the remainder would never be sent.
+    /// Makes epoll tell the reader thread when the transport has room for more bytes, or stops
+    /// these reports. If the reports cannot start, closes the sending half, because the remainder
+    /// would never be sent.
     #[cold]
     fn watch_writable(&self, wanted: bool) {
         let watched = self
@@ -615,7 +616,7 @@ mod tests {
     use super::*;
     use crate::priority_inheritance::inherits_priority;
 
-    /// A stream of replies without end; the field is the next request id.
+    /// An endless stream of replies; the field is the request id of the next reply.
     #[derive(Debug)]
     struct Endless(AtomicU32);
 
@@ -665,8 +666,8 @@ mod tests {
         );
         let ids: Vec<u32> = (0..calls).map(|_| connection.register().unwrap().0).collect();
         assert_eq!(ids[0], first);
-        // Without the limit of bytes, the first `read_replies` would read all replies and return
-        // `Closed`.
+        // Without the limit `MAX_READ_BYTES`, the first `read_replies` would read all replies and
+        // return `Closed`.
         ids.into_iter().for_each(|id| connection.abandon(id));
         for _ in 0..3 {
             assert_eq!(connection.read_replies(&Limits::DEFAULT), ReadOutcome::More);

@@ -119,16 +119,12 @@ impl PendingResponses {
     /// (`poll_next_response`).
     #[must_use]
     pub fn is_next_ready(&self) -> bool {
-        !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| request.is_ready())
+        !self.ready.is_empty() || self.waiting.is_empty() || self.waiting.iter().any(|(_, request)| is_over(request))
     }
 
     fn collect_ready(&mut self) {
         self.wakeup.take_notifications();
-        let has_come = |(_, request): &mut (usize, DeferredRequest)| {
-            let is_over = request.deadline().is_some_and(Monotonic::is_past);
-            is_over || request.is_ready() || request.canceller().is_some_and(Canceller::is_cancelled)
-        };
-        let come = self.waiting.extract_if(.., has_come);
+        let come = self.waiting.extract_if(.., |(_, request)| is_over(request));
         self.ready.extend(come.map(|(index, request)| (index, ReadyResponse::Deferred(Box::new(request)))));
     }
 
@@ -146,6 +142,13 @@ impl PendingResponses {
             None => poll::wait_readable(self.wakeup.as_fd(), deadline).is_ok(),
         };
     }
+}
+
+/// Returns true if the request has a response: its reply has arrived, its deadline has passed, or it
+/// is cancelled.
+fn is_over(request: &DeferredRequest) -> bool {
+    let is_late = request.deadline().is_some_and(Monotonic::is_past);
+    is_late || request.is_ready() || request.canceller().is_some_and(Canceller::is_cancelled)
 }
 
 impl Iterator for PendingResponses {

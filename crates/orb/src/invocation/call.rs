@@ -345,7 +345,19 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             self.callee.binding().record_first_reply(route.profile);
             return self.deliver(route, connection, header, results);
         }
-        match self.await_reply(route, connection, id, !is_read) {
+        self.finish_exchange(route, connection, id, !is_read)
+    }
+
+    /// Receives the whole reply. `first` is false if the call has read from the connection before.
+    #[inline]
+    pub(super) fn finish_exchange(
+        &mut self,
+        route: CallRoute<'_>,
+        connection: Checkout<'r>,
+        id: u32,
+        first: bool,
+    ) -> Result<Option<Reply<'r>>, SystemException> {
+        match self.await_reply(route, connection, id, first) {
             Ok(reply) => {
                 self.callee.binding().record_first_reply(route.profile);
                 Ok(reply)
@@ -374,7 +386,7 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     }
 
     #[cold]
-    fn retry_from(
+    pub(super) fn retry_from(
         &self,
         route: CallRoute<'_>,
         connection: Checkout<'_>,

@@ -1,6 +1,6 @@
-//! Oneways that wait for nothing. They use the connection and the form of the fast path of calls,
-//! but send only what the transport takes at once. Programs that send no such oneway do not link
-//! this module.
+//! Oneways that wait for nothing. They use an idle connection as the fast path of calls does, but
+//! send only the bytes that the transport takes at once. Programs that send no such oneway do not
+//! link this module.
 
 use corelane_wire::Encoder;
 use corelane_wire::giop::ResponseExpected;

@@ -14,6 +14,7 @@ mod multiplexed;
 mod operation;
 pub(crate) mod preconnect;
 mod reply;
+pub(crate) mod result_memory;
 pub(crate) mod target;
 pub(crate) mod thread_policies;
 

@@ -42,7 +42,8 @@ pub(crate) fn preconnect(callee: &Callee, priorities: &[i16], count: usize) -> R
         .with_message("the reference has no usable profile");
     let (order, deadline) = (target.try_order(context), call.due.to_absolute().latest());
     for (tried, profile) in order.in_order().filter_map(|index| target.profiles.get(index)).enumerate() {
-        // A profile that does not answer leaves time for the profiles behind it.
+        // Each profile gets an equal share of the remaining time, so a profile that does not answer
+        // leaves time for the profiles behind it.
         let left = u32::try_from(target.profiles.len() - tried).unwrap_or(u32::MAX);
         let until = AttemptTime::Share(left).deadline(clock::now(), deadline, 1);
         let made =

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use corelane_sys::buffer::MAX_HEAP_BYTES;
-use corelane_wire::cdr::MemoryMeter;
+use corelane_wire::cdr::{MemoryMeter, MessageTail};
 use corelane_wire::exception::minor;
 use corelane_wire::{CdrError, CodeSets, Decoder, Endian, Octets, Version};
 
@@ -36,8 +36,8 @@ pub(crate) struct ReplyContent<'r> {
 
 #[derive(Debug)]
 pub(crate) enum ReplyBody<'r> {
-    /// The checkout of the reply's connection, and the number of bytes at the front of its receive
-    /// buffer.
+    /// The checkout of the reply's connection, and the number of bytes that the reply has at the
+    /// front of the connection's receive buffer.
     InPlace(Checkout<'r>, usize),
     /// Bytes outside the connection, and the positions at which GIOP 1.1 fragments begin.
     Owned(Box<(Octets, Vec<usize>)>),
@@ -146,6 +146,20 @@ pub(super) fn read_results<T>(
     octets: &[u8],
     owned: Option<&(Octets, Vec<usize>)>,
     position: usize,
+    coding: ReplyCoding,
+    read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
+) -> Result<(T, usize), SystemException> {
+    read_results_with_tail(context, octets, owned, None, position, coding, read)
+}
+
+/// Reads results as [`read_results`] does. `tail` is the part of the message behind `octets`.
+#[inline]
+pub(super) fn read_results_with_tail<T>(
+    context: &Arc<ClientContext>,
+    octets: &[u8],
+    owned: Option<&(Octets, Vec<usize>)>,
+    tail: Option<&MessageTail<'_>>,
+    position: usize,
     (endian, version, code_sets): ReplyCoding,
     read: impl FnOnce(&mut Decoder<'_>) -> Result<T, CdrError>,
 ) -> Result<(T, usize), SystemException> {
@@ -165,19 +179,28 @@ pub(super) fn read_results<T>(
     if let Some((octets, breaks)) = owned {
         decoder = decoder.with_shared_message(octets).with_fragment_starts(breaks);
     }
+    if let Some(tail) = tail {
+        decoder = decoder.with_tail(tail);
+    }
     let fits = if octets.len() > MAX_HEAP_BYTES { meter.charge_existing(octets.len()) } else { Ok(()) };
     match fits.and_then(|()| read(&mut decoder)) {
         Ok(value) => {
             corelane_sys::probe!("reply demarshalled");
             Ok((value, decoder.message_offset()))
         }
-        Err(error) => Err(unreadable_results(error, &meter, &decoder, octets.len())),
+        Err(error) => {
+            let length = octets.len() + tail.map_or(0, MessageTail::len);
+            Err(unreadable_results(error, &meter, &decoder, length))
+        }
     }
 }
 
 #[cold]
 fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decoder<'_>, of: usize) -> SystemException {
     let (at, place) = (decoder.message_offset(), trail::place("", decoder));
+    if let (CdrError::ResultMemoryTooSmall, Some(refusal)) = (error, meter.refusal()) {
+        return memory_too_small(refusal.requested, refusal.limit);
+    }
     match meter.refusal().filter(|_| error == CdrError::MemoryBudgetExceeded) {
         Some(refusal) => {
             over_budget("the results exceed the memory limit", refusal, "OrbBuilder::max_reply_memory", Completion::Yes)
@@ -186,6 +209,14 @@ fn unreadable_results(error: CdrError, meter: &MemoryMeter<'_>, decoder: &Decode
             .with_message(format!("{}{place}, at octet {at} of the {of} of the reply", error.text()))
             .with_completion(Completion::Yes),
     }
+}
+
+/// Returns the exception of a sequence that is larger than the caller's memory for it.
+#[cold]
+pub(crate) fn memory_too_small(len: usize, room: usize) -> SystemException {
+    SystemException::from(CdrError::ResultMemoryTooSmall)
+        .with_message(format!("the result has {len} elements, the caller's memory has room for {room}"))
+        .with_completion(Completion::Yes)
 }
 
 impl<'r> ReplyContent<'r> {

@@ -32,8 +32,8 @@ pub(crate) struct Binding {
     /// The target of a LOCATION_FORWARD; `None` without a forward, and after this target has
     /// failed.
     forwarded: RcuCell<Option<Arc<TargetProfiles>>>,
-    /// Loading this flag costs less than loading `forwarded`. Stored `Release` by
-    /// [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
+    /// True while `forwarded` has a target. Loading this flag costs less than loading `forwarded`.
+    /// Stored `Release` by [`set_forwarded`](Self::set_forwarded), loaded `Acquire`.
     has_forwarded: AtomicBool,
     local: OnceLock<Option<Box<[u8]>>>,
     local_entry: OnceLock<ErasedArc>,
@@ -70,7 +70,8 @@ pub(crate) struct TargetProfiles {
 #[derive(Debug)]
 pub(crate) struct UsableProfile {
     pub(crate) pools: Arc<ServerPools>,
-    /// `None` if neither the profile nor the client has policies on priorities.
+    /// Selects the connection pool and the priority for each call; `None` if neither the profile
+    /// nor the client has policies on priorities.
     pub(crate) lanes: Option<Box<LaneSelector>>,
     pub(crate) object_key: Box<[u8]>,
     pub(crate) version: Version,
@@ -210,8 +211,9 @@ impl Binding {
     }
 }
 
-/// Returns the object's key if the object belongs to this ORB: its transient key has the stamp of
-/// this ORB, or its persistent or plain key is at an address of this ORB.
+/// Returns the object's key if the object belongs to this ORB. The key is transient and has the
+/// stamp of this ORB, or the key is persistent or plain and the reference has an address of this
+/// ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

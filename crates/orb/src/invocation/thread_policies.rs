@@ -12,7 +12,8 @@ use crate::rt::client_policies::ClientPolicies;
 
 thread_local! {
     static THREAD_POLICIES: RefCell<Option<ThreadPolicies>> = const { RefCell::new(None) };
-    /// Reading this flag costs less than borrowing the policies.
+    /// True while the thread has policies. Reading this flag costs less than borrowing the
+    /// policies.
     static HAS_THREAD_POLICIES: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -8,7 +8,7 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::call::{self, ArgumentWriter, ResultReader};
 use crate::invocation::callee::Callee;
 use crate::invocation::thread_policies::{has_thread_policies, with_thread_policies};
-use crate::invocation::{DeferredCall, Operation, OwnedArgumentWriter, Reply};
+use crate::invocation::{DeferredCall, Operation, OwnedArgumentWriter, Reply, result_memory};
 use crate::policy::SyncScope;
 
 struct SystemOnly(SystemException);
@@ -52,6 +52,20 @@ fn call_and_read<'r, 'a>(
         return invoke(callee, operation, arguments).map(Some);
     }
     call::call(callee, operation, arguments, results)
+}
+
+/// Makes a call as [`call_and_read`] does, whose last result is read into memory of the caller.
+#[inline(never)]
+fn call_and_read_into<'r, 'a>(
+    callee: &'r Callee,
+    operation: &Operation<'_>,
+    arguments: ArgumentWriter<'_, 'a>,
+    results: ResultReader<'_>,
+) -> Result<Option<Reply<'r>>, SystemException> {
+    if callee.may_be_collocated() || has_thread_policies() {
+        return invoke(callee, operation, arguments).map(Some);
+    }
+    result_memory::call_into(callee, operation, arguments, results)
 }
 
 fn send_deferred(
@@ -262,6 +276,51 @@ impl ObjectRef {
             Ok(())
         };
         match call_and_read(self.callee(), operation, arguments, &mut read)? {
+            None => {}
+            Some(reply) if reply.is_exception() => return Err(reply.into()),
+            Some(mut reply) => reply.read(read)?,
+        }
+        value.ok_or_else(|| SystemException::new(Kind::Internal, 0, Completion::Yes).into())
+    }
+
+    /// For generated code: makes a [`call`](Self::call) whose last result `results` reads with
+    /// [`Decoder::read_into`], into memory of the caller.
+    ///
+    /// # Errors
+    /// The errors of [`call`](Self::call).
+    #[doc(hidden)]
+    #[inline]
+    pub fn call_into<'a, T>(
+        &self,
+        operation: &Operation<'_>,
+        results: impl FnMut(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, SystemException> {
+        self.call_into_raising(operation, results, arguments).map_err(|SystemOnly(exception)| exception)
+    }
+
+    /// For generated code: [`call_into`](Self::call_into) of an operation that declares user
+    /// exceptions.
+    ///
+    /// # Errors
+    /// The declared exceptions, and system exceptions.
+    #[doc(hidden)]
+    #[inline]
+    pub fn call_into_raising<'a, T, E>(
+        &self,
+        operation: &Operation<'_>,
+        mut results: impl FnMut(&mut Decoder<'_>) -> Result<T, CdrError>,
+        arguments: &dyn Fn(&mut Encoder<'a>) -> Result<(), CdrError>,
+    ) -> Result<T, E>
+    where
+        E: for<'r> From<Reply<'r>> + From<SystemException>,
+    {
+        let mut value = None;
+        let mut read = |decoder: &mut Decoder<'_>| {
+            value = Some(results(decoder)?);
+            Ok(())
+        };
+        match call_and_read_into(self.callee(), operation, arguments, &mut read)? {
             None => {}
             Some(reply) if reply.is_exception() => return Err(reply.into()),
             Some(mut reply) => reply.read(read)?,

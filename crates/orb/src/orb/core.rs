@@ -152,7 +152,7 @@ impl OrbCore {
             // In this scope, a callback that waits for the shutdown gets an error.
             let _frame = UpcallScope::enter_callback(root.core());
             // The main thread no longer runs the queued deactivations, for which the shutdown
-            // waits.
+            // waits. So this thread runs them.
             self.server().main_queue().stop().for_each(|end| end());
             let initial = self.initial_references.lock().take_objects();
             for reference in initial {

@@ -111,7 +111,8 @@ impl PoaCore {
 
     fn deactivate_objects(self: &Arc<Self>) {
         {
-            // From now on no insertion passes its check of the phase, which needs this lock.
+            // An insertion checks the phase under this lock, so no insertion passes its check from
+            // now on.
             let _tables = self.tables.lock();
             self.phase.store(PoaPhase::Deactivating as u8, Ordering::Release);
         }

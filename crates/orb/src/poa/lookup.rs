@@ -11,7 +11,7 @@ pub(crate) struct Lookup<'w> {
     pub(crate) operation: &'w [u8],
     pub(crate) priority: ClientPriority,
     pub(crate) band: Option<PriorityBand>,
-    /// `None` for a collocated call.
+    /// The connection on which the request arrived; `None` for a collocated call.
     pub(crate) origin: Option<&'w ConnectionOrigin>,
 }
 

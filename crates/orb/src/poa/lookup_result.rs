@@ -44,7 +44,7 @@ pub(crate) struct UpcallTarget<'f> {
     pub(crate) servant: &'f Servant,
     pub(crate) id: &'f [u8],
     pub(crate) in_map: bool,
-    /// `None` if the thread keeps its priority.
+    /// The priority that the thread takes for the upcall; `None` if it keeps its priority.
     pub(crate) priority: Option<Priority>,
     pub(super) locator: Option<&'f LocatorServant>,
 }

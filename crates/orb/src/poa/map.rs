@@ -386,8 +386,8 @@ impl PoaCore {
                 Some(busy) => busy.leaving.is_some() || busy.thread == thread_number(),
             };
             drop(tables);
-            // The thread that removes the object may have finished, so this reference may be the
-            // last.
+            // The thread that removes the object may have finished. The drop of `servant` may then
+            // be the last drop, and run code of the application, so it is guarded.
             self.drop_guarded("Servant", || drop(servant));
             if goes {
                 return Err(PoaError::ObjectNotActive);
@@ -500,7 +500,8 @@ impl PoaCore {
             .collect();
         drop(left);
         for place in own {
-            // The deactivation fails if another thread has deactivated the object.
+            // The deactivation fails if another thread has deactivated the object, so an error is
+            // ignored.
             let _ = self.deactivate(&place.to_octets(), why);
         }
         if self.keyed_objects.load(Ordering::Acquire) == 0 {

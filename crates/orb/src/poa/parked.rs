@@ -56,6 +56,6 @@ impl ParkedRequests {
 pub(crate) enum ParkResult {
     Parked,
     AlreadySignalled(ParkedRequest),
-    /// The client gets TRANSIENT 1.
+    /// The list has no room for the request, so the client gets TRANSIENT 1.
     Full,
 }

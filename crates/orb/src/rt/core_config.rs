@@ -369,7 +369,7 @@ pub struct CorePoolCounts {
     pub without_thread: u64,
     /// Requests of tasks that were handed over to a thread that does not read their connection.
     pub requests_handed_over: u64,
-    /// Requests of tasks that the thread ran that had read them, with
+    /// Requests of tasks that were run by the thread that had read them, with
     /// [`CorePoolMode::LeaderFollowers`].
     pub led: u64,
     /// Requests without a task that the thread of a task's connection read. Best-effort threads ran

@@ -169,8 +169,8 @@ impl CorePool {
     /// Reports [`Event::TaskRefused`](crate::Event::TaskRefused) for each refused task that the
     /// pool's threads have not reported yet. The threads report such a task with the next request
     /// of a task at the latest. [`set_tasks`](Self::set_tasks) reports nothing, because its caller
-    /// may hold locks. The caller of this method must hold no lock that the ORB's observer may
-    /// need.
+    /// may hold locks. The caller of this method must hold no lock that the ORB's event callback
+    /// may need.
     pub fn report_refused_tasks(&self) {
         if let (Some(orb), Some(lane)) = (self.orb.upgrade(), self.lane.upgrade())
             && let Some(threads) = lane.core_pool()

@@ -15,8 +15,8 @@ const MAX_ENTRIES: u32 = 1 << 26;
 
 #[derive(Debug)]
 pub(super) struct ObjectPriorities {
-    /// While this flag is false, a look-up does not search the index. Stored `Release` by `assign`,
-    /// loaded `Acquire` by `get`.
+    /// True once an object has a priority. Before, a look-up does not search the index. Stored
+    /// `Release` by `assign`, loaded `Acquire` by `get`.
     is_used: AtomicBool,
     index: Arc<HashIndex>,
     entries: GenerationalSlab<(Box<[u8]>, Priority)>,

@@ -29,7 +29,8 @@ pub(crate) struct RtPoa {
     pub(crate) policies: RtPolicies,
     model: Option<PriorityModelPolicy>,
     bands: Option<PriorityBands>,
-    /// `None` if the pools that `OrbBuilder` configured serve the POA.
+    /// The thread pool of the POA's policies; `None` if the pools that `OrbBuilder` configured
+    /// serve the POA.
     pub(crate) pool: Option<Arc<Threadpool>>,
     object_priorities: ObjectPriorities,
     /// A pointer to [`RtPoa::make_reference`], which lets the linker drop the function from
@@ -64,7 +65,7 @@ impl Drop for SocketsClaim<'_> {
 }
 
 pub(crate) enum RequestPlacement {
-    /// `None` means that the thread's priority does not change.
+    /// The calling thread runs the request at this priority; with `None` it keeps its priority.
     CurrentThread(Option<Priority>),
     OtherLane(Arc<Lane>),
     Refused(SystemException),

@@ -172,8 +172,8 @@ pub(super) fn start_pool(
         }
     }
     let mut pools = adapter.server().rt().pools.lock();
-    // The shutdown of the ORB takes the pools under this lock, so it closes this pool or the check
-    // fails.
+    // The shutdown of the ORB takes the pools under this lock, so either the shutdown closes this
+    // pool or this check fails.
     if let Err(ended) = adapter.check_usable() {
         drop(pools);
         close_pool(adapter, &pool);

@@ -30,8 +30,8 @@ pub(crate) struct Threadpool {
 pub(crate) struct RtRegistry {
     pub(super) pools: Mutex<Vec<Arc<Threadpool>>>,
     pub(super) last_id: AtomicU32,
-    /// When this flag is true, threads of different priorities may serve one connection. Written
-    /// `AcqRel`, read `Acquire`.
+    /// True once the program has used real-time features. Threads of different priorities may then
+    /// serve one connection. Written `AcqRel`, read `Acquire`.
     is_used: AtomicBool,
     pub(crate) policies: Mutex<RtPolicies>,
     pub(crate) socket_claims: Mutex<()>,

@@ -115,8 +115,8 @@ impl<S: Architecture<S>> Lane<S> {
     pub(super) fn accept<H: RequestHandler>(&self, handler: &Arc<H>, index: usize) -> bool {
         let mut may_make_room = true;
         for _ in 0..MAX_ACCEPTS {
-            // The lock is released before `adopt`, which may call the program's event observer. If
-            // the observer shuts the ORB down, the shutdown locks the listeners.
+            // The lock is released before `adopt`, which may call the program's event callback. If
+            // the callback shuts the ORB down, the shutdown locks the listeners.
             let listeners = self.listeners.lock();
             let Some(listener) = listeners.get(index) else { return false };
             let accepted = listener.accept();

@@ -43,16 +43,16 @@ pub(crate) trait Architecture<S: Architecture<S>>: fmt::Debug + Send + Sync + Si
     }
 
     /// Returns true if the calling thread must not release the connection's read lock after it has
-    /// read a message. The message is in `detached` or, if this is `None`, in the buffer of
-    /// `worker`.
+    /// read a message. The message is in `_detached` or, if this is `None`, in the buffer of
+    /// `_worker`.
     #[cfg(feature = "core-pool")]
     #[inline]
     fn keeps_read_lock(&self, _context: &OrbContext, _worker: &mut Worker, _detached: Option<&Message>) -> bool {
         false
     }
 
-    /// Decides which thread runs a message. The message is in `detached` or, if this is `None`, in
-    /// the buffer of `worker`. `more` is true if the next message of the connection may have
+    /// Decides which thread runs a message. The message is in `_detached` or, if this is `None`, in
+    /// the buffer of `_worker`. `more` is true if the next message of the connection may have
     /// arrived.
     #[inline]
     fn place_message<H: RequestHandler>(

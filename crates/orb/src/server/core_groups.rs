@@ -77,7 +77,7 @@ impl CoreGroups {
         let create = |number| {
             let epoll = Epoll::new()?;
             // Level-triggered: a thread takes one event at a time from the lane's epoll instance,
-            // and the others must be reported again.
+            // and the other events must be reported again.
             epoll.add(lane.as_fd(), LANE, Interest::READABLE)?;
             epoll.add(wake, WAKE, Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE)?;
             let cores = usable[number * usable.len() / count..(number + 1) * usable.len() / count].iter().copied();
@@ -87,8 +87,8 @@ impl CoreGroups {
         Ok(Some(CoreGroups { groups, started_threads: AtomicUsize::new(0) }))
     }
 
-    /// Returns the group of the calling thread, which begins to serve the lane, and moves the
-    /// thread to a core of the group.
+    /// Assigns a group to the calling thread, which begins to serve the lane, and moves the thread
+    /// to a core of the group. Returns the group.
     pub(super) fn enter(&self) -> ThreadGroup {
         // Relaxed: only the number matters.
         let index = self.started_threads.fetch_add(1, Ordering::Relaxed) % self.groups.len();
@@ -138,7 +138,7 @@ impl CoreGroups {
 
     pub(super) fn unwatch(&self, readiness: BorrowedFd<'_>) {
         for group in &self.groups {
-            // The removal fails if the group does not watch the descriptor.
+            // The removal fails if the group does not watch the descriptor, so an error is ignored.
             let _ = group.epoll.remove(readiness);
         }
     }

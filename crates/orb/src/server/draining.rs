@@ -268,7 +268,7 @@ impl<S: Architecture<S>> Lane<S> {
     #[cold]
     fn flush_draining(&self, connection: &Arc<Connection>) {
         // A connection that is not congested has no deferred requests, and a thread that sends on
-        // it may hold the output lock.
+        // it may hold the output lock. So such a connection is not flushed.
         if connection.is_congested() {
             #[cfg(feature = "replies-first")]
             connection.end_memory_wait();

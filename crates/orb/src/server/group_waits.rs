@@ -94,7 +94,7 @@ impl<S: Architecture<S>> Lane<S> {
             connection.group.set_watched(is_watched);
             Ok(is_watched)
         };
-        // The lock keeps the flag for congestion from changing.
+        // The output lock keeps the flag `Congested` from changing.
         connection.with_output_locked(watch).unwrap_or_else(|_: io::Error| {
             connection.close();
             false

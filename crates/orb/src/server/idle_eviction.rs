@@ -25,7 +25,8 @@ pub(crate) struct IdleTracker {
     /// Seconds since `started_at`, plus 1 because 0 means that a connection has sent no message.
     /// Stored by the maintenance.
     now: AtomicU32,
-    /// The candidates in falling order of their ranks.
+    /// The candidates for eviction in falling order of their ranks. The last candidate is evicted
+    /// first.
     candidates: PiMutex<Vec<(EvictionRank, (u32, u32))>>,
 }
 

@@ -65,7 +65,8 @@ pub(super) fn interest(congested: bool) -> Interest {
 #[derive(Debug)]
 pub(crate) struct Lane<S> {
     pub(crate) config: PoolConfig,
-    /// `None` in a pool that the ORB's builder configured.
+    /// The lane's role in a Real-time CORBA thread pool; `None` in a pool that the ORB's builder
+    /// configured.
     pub(crate) role: Option<LaneRole>,
     pub(super) weak_self: Weak<Lane<S>>,
     pub(super) epoll: Epoll,
@@ -134,8 +135,8 @@ impl<S: Architecture<S>> Lane<S> {
         for (index, listener) in (0..).zip(&listeners) {
             epoll.add(listener.readiness_descriptor(), LISTENER | index, Interest::READABLE | Interest::EDGE)?;
         }
-        // A connection may occupy its slot for a moment after it has stopped counting, so there are
-        // twice as many slots.
+        // A connection may occupy its slot for a moment after it has stopped counting as open, so
+        // there are twice as many slots as permitted connections.
         let slots = u32::try_from(config.connection_limits.max_connections.saturating_mul(2)).unwrap_or(u32::MAX >> 1);
         let memory_budget = MemoryBudget::new(config.connection_limits.max_buffered_bytes);
         Ok(Arc::new_cyclic(|weak_self: &Weak<Lane<S>>| {
@@ -570,7 +571,7 @@ impl<S: Architecture<S>> Lane<S> {
         loop {
             if connection.is_read_paused() {
                 // Reading is paused, but the pause may have ended before the read lock was
-                // released.
+                // released, so the pause is checked again.
                 match turn.leave() {
                     Ok(()) if connection.is_read_paused() => return None,
                     Ok(()) => turn = connection.read_state.try_enter()?,

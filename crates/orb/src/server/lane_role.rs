@@ -16,7 +16,7 @@ pub(crate) struct LaneRole {
     pub(crate) is_lane: bool,
     pub(crate) is_highest: bool,
     pub(crate) scheduling: Option<Scheduling>,
-    /// `None` means all cores.
+    /// The cores on which the lane's threads may run; `None` means all cores.
     pub(crate) cores: Option<CpuSet>,
     pub(crate) static_threads: u32,
     pub(crate) overload_rules: OverloadRules,

@@ -203,7 +203,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 
     /// If the lane has memory for a large reply, ends the wait of one connection or, if no reply is
-    /// begun, of all connections.
+    /// sent in part, of all connections.
     pub(super) fn resume_deferred(&self, context: &OrbContext) {
         while !self.memory_waits.is_empty() && !self.lacks_memory() {
             let Some(handle) = self.memory_waits.take(None) else { return };

@@ -81,8 +81,8 @@ pub(super) fn target_of<'m>(
     Some((key, operation))
 }
 
-/// Returns the time for which the client of a request still waits, counted from the sending of the
-/// request. `None` if the request does not carry this time.
+/// Returns the time for which the client waits for the reply, counted from the moment when it sent
+/// the request. `None` if the request does not carry a time.
 #[cfg(feature = "core-pool")]
 #[cold]
 pub(super) fn remaining_time(header: &Header, octets: &[u8], limits: &Limits) -> Option<Duration> {

@@ -210,7 +210,8 @@ impl<S: Architecture<S>> Lane<S> {
         true
     }
 
-    /// Makes the connection report its next arrival to the lane's threads.
+    /// Ends the polling of the connection. The lane's threads then get a report of its next
+    /// arrival; if bytes have arrived already, the connection is listed for reading.
     fn stop_polling(&self, connection: &Connection) {
         if connection.stream.polled_input().is_some_and(PolledInput::stop_polling) {
             self.list_connection(connection, ReadCause::Readiness);
@@ -218,7 +219,7 @@ impl<S: Architecture<S>> Lane<S> {
     }
 }
 
-/// Returns true if reading is not paused and no thread reads.
+/// Returns true if the reading of the connection is not paused and no thread reads it now.
 fn may_read(connection: &Connection) -> bool {
     !connection.is_read_paused() && !connection.read_state.is_held()
 }
@@ -229,7 +230,8 @@ fn begin_polling(connection: &Connection) -> bool {
     may_read(connection) && connection.stream.polled_input().is_some_and(PolledInput::begin_polling)
 }
 
-/// Ends polling without a request for a wake-up, because the last request is still in force.
+/// Ends polling without a request for a wake-up, because the connection's last request is still in
+/// force.
 fn end_polling(connection: &Connection) {
     if let Some(polled) = connection.stream.polled_input() {
         polled.end_polling();

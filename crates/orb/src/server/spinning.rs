@@ -135,7 +135,7 @@ impl<S: Architecture<S>> Lane<S> {
     /// reports input that has arrived before.
     pub(super) fn watch_input(&self, connection: &Connection, watches: bool) {
         let Some(readiness) = connection.stream.readiness_descriptor() else { return };
-        // The lock keeps the flag for congestion from changing.
+        // The output lock keeps the flag `Congested` from changing.
         let watched = connection.with_output_locked(|| {
             if self.unwatch_in_groups(&connection.group, readiness) && !watches {
                 // The lane's own epoll instance did not watch the input, so it needs no change.

@@ -56,7 +56,8 @@ pub(crate) struct Worker {
 
 #[derive(Debug)]
 pub(crate) enum ReadResult {
-    /// `more` is true if more input may have arrived.
+    /// A message at the front of the worker's buffer. `more` is true if more input may have
+    /// arrived.
     InPlace {
         more: bool,
     },

@@ -65,8 +65,8 @@ fn simulate(seed: u64) -> Result<Statistics, String> {
     crate::clock::set(Some(corelane_sys::clock::Monotonic::from_nanos(network.state().now)));
     let lanes: Vec<Arc<Lane>> = (0..SERVERS * RUNS).map(|_| server::lane()).collect();
     let faults = !seed.is_multiple_of(4);
-    // In a quarter of the seeds without faults, one server never answers, and calls of references
-    // with another server must succeed.
+    // For a quarter of the seeds without faults, one server never answers. A call must nevertheless
+    // succeed if its reference also has an address of another server.
     network.state().unresponsive = (seed % 16 == 4).then_some(0);
     let plans;
     let clients = caller::clients(&network);

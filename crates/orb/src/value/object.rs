@@ -132,7 +132,7 @@ impl<T: ValueType> ValueImplementation<T> {
     }
 }
 
-/// Converts a state without operations.
+/// Makes an implementation of a state without operations.
 impl<T: ValueType> From<T> for ValueImplementation<T> {
     fn from(state: T) -> Self {
         ValueImplementation::new(state)

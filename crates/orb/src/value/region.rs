@@ -23,8 +23,8 @@ pub(crate) struct ValueRegion {
     first: ValueSlot,
     further: OnceLock<Box<[SlotBlock; BLOCKS]>>,
     used: AtomicU32,
-    /// While values are being created, a clone of a handle does not own the region, because it may
-    /// become part of another value. Stored with Release, loaded with Acquire.
+    /// True while values are being created. A clone of a handle then does not own the region,
+    /// because it may become part of another value. Stored with Release, loaded with Acquire.
     open: AtomicBool,
 }
 

@@ -248,8 +248,8 @@ prop_compose! {
     }
 }
 
-/// Returns the tasks of a core for the simulator, with their levels. The deadline of a deferrable
-/// budget counts from the moment at which packets arrive, which can be late in a period.
+/// Returns the tasks of a core for the simulator, with their levels of priority. The deadline of a
+/// deferrable budget counts from the moment at which packets arrive, which can be late in a period.
 fn simulated(tasks: &[CoreTask]) -> (Vec<Timing>, Vec<u32>) {
     let timing = |task: &CoreTask| match (task.priority, task.task) {
         // Packets in the receive context have no deadline.
@@ -306,7 +306,8 @@ proptest! {
         let mut admission = StreamAdmissionState::new(resources);
         for (request, priority) in requests {
             let request = StreamRequest { core: 0, priority, ..request };
-            // An offer uses the core up to a bound, so an error of the analysis shows.
+            // The largest number of packets that fits uses the core up to a bound. An error of the
+            // analysis then causes a missed deadline in the simulation.
             if let Err(StreamRefusal { admissible_packets: Some(packets), .. }) = admission.admit(request) {
                 admission.admit(request.with_packets(packets).unwrap()).unwrap();
             }

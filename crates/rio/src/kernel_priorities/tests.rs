@@ -67,7 +67,7 @@ fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// Returns the classes of the receive threads of `rio0`.
+/// Returns the scheduling class and the priority of each receive thread of `rio0`.
 fn receive_scheduling() -> Vec<Scheduling> {
     let instances = receive_threads::instances(interface::index("rio0").unwrap()).unwrap();
     instances.iter().map(|instance| instance.found("rio0").unwrap()).collect()
@@ -97,7 +97,7 @@ fn streams_have_classes_and_the_receive_threads_their_highest_priority() {
         } else {
             assert!(transport.missing_priorities_reason().unwrap().contains("does not see the thread"));
         }
-        // The client's connections are a stream as well.
+        // The client's connections are the third stream.
         let client = transport
             .connect_with_io_properties(low.local_endpoint(), &Default::default(), &lane(Some(3)), None)
             .unwrap();
@@ -124,7 +124,7 @@ fn foreign_discipline_is_kept_and_named() {
     with_link(true, |folder| {
         run("tc", "qdisc add dev rio0 root handle 7: htb");
         let transport = RioTransport::new(config(folder));
-        // The receive threads remain.
+        // The receive threads suffice for the level.
         assert_eq!(transport.level(), FeatureLevel::KernelPriorities);
         let lack = transport.missing_priorities_reason().unwrap();
         assert_eq!(lack, "rio0 has the queueing discipline htb 7: of another owner");
@@ -139,7 +139,7 @@ fn foreign_discipline_is_kept_and_named() {
     });
 }
 
-/// Fails if receive threads that were there before get the priority of a stream.
+/// Fails if receive threads that another owner has started get the priority of a stream.
 #[test]
 fn foreign_receive_threads_are_kept_and_named() {
     with_link(true, |folder| {
@@ -231,13 +231,14 @@ fn journal_and_folder_are_for_one_user() {
     });
 }
 
-/// An examination holds the lock of a journal for a moment.
+/// An examination holds the lock of a journal for a moment. Fails if `lock` gives up at once.
 #[test]
 fn lock_that_is_held_for_a_moment_is_awaited() {
     with_link(true, |folder| {
         let path = journal_path(interface::index("rio0").unwrap(), folder).unwrap();
         own_folder(folder).unwrap();
-        // If the machine pauses, the lock is held for longer than `LOCK_PATIENCE`.
+        // If the machine pauses, the lock is held for longer than `LOCK_PATIENCE`, so there are 20
+        // attempts.
         let is_awaited = (0..20).any(|_| {
             let held = lock(folder, &path).unwrap();
             let end = Monotonic::now() + Duration::from_millis(10);
@@ -255,7 +256,7 @@ fn lock_that_is_held_for_a_moment_is_awaited() {
     });
 }
 
-/// The child ends as a killed process does: nothing of it is dropped.
+/// The child drops no value when it ends, like a killed process.
 #[test]
 fn settings_of_a_killed_process_are_restored() {
     let leave = |folder: &Path| {

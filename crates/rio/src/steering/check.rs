@@ -42,9 +42,9 @@ impl SteeringPair {
     pub(crate) fn compare_counts(&self) {
         let streams = self.oracle.table_sizes().stream_count;
         for stream in (0..streams).map(StreamId) {
-            let [receive_context_frames, queued_frames, undeliverable_frames] = self.counts(stream.0);
+            let [receive_context_frames, queued_frames, undeliverable_frames, dropped_frames] = self.counts(stream.0);
             assert_eq!(
-                StreamCounts { receive_context_frames, queued_frames, undeliverable_frames },
+                StreamCounts { receive_context_frames, queued_frames, undeliverable_frames, dropped_frames },
                 self.oracle.counts(stream),
                 "{stream:?}"
             );
@@ -52,10 +52,10 @@ impl SteeringPair {
         assert_eq!(self.counts(streams)[0], self.oracle.passed_frames());
     }
 
-    fn counts(&self, index: u16) -> [u64; 3] {
-        let Some(ProgramTable::Array { values, .. }) = self.tables.get(symbol::COUNTS.0) else { return [0; 3] };
+    fn counts(&self, index: u16) -> [u64; 4] {
+        let Some(ProgramTable::Array { values, .. }) = self.tables.get(symbol::COUNTS.0) else { return [0; 4] };
         let place = usize::from(index) * StreamCounts::SIZE;
-        [0, 8, 16].map(|field| {
+        [0, 8, 16, 24].map(|field| {
             let bytes = values.get(place + field..).and_then(<[u8]>::first_chunk);
             bytes.copied().map_or(u64::MAX, u64::from_ne_bytes)
         })
@@ -70,6 +70,7 @@ impl SteeringPair {
                 let stream = u16::try_from(table - first).map_or(StreamId(u16::MAX), StreamId);
                 SteeringDecision::Thread { stream, processor }
             }
+            _ if action == u64::from(XdpAction::DROP.unsigned_abs()) => SteeringDecision::Drop,
             _ => {
                 assert_eq!(
                     action,
@@ -110,10 +111,11 @@ fn tables(oracle: &SteeringTables) -> Vec<ProgramTable> {
         array(StreamCounts::SIZE, vec![0; (usize::from(table_sizes.stream_count) + 1) * StreamCounts::SIZE]),
         ProgramTable::Targets(parts.rings.clone()),
         ProgramTable::Tables(
-            (0..usize::from(table_sizes.stream_count)).map(|stream| symbol::IPV4_CONNECTIONS.0 + 1 + stream).collect(),
+            (0..usize::from(table_sizes.stream_count)).map(|stream| symbol::CEILING.0 + 1 + stream).collect(),
         ),
         array(4, parts.processors.iter().flat_map(|processor| processor.to_ne_bytes()).collect()),
         connections(true),
+        array(super::CEILING_SIZE, super::encode_ceiling(parts.ceiling).to_vec()),
     ];
     for stream in (0..table_sizes.stream_count).map(StreamId) {
         let of_stream = parts.threads.iter().filter(|(owner, _)| *owner == stream);
@@ -158,8 +160,9 @@ mod tests {
         }
     }
 
-    /// Sorting a frame takes the time of these instructions and of their helper calls. Each look-up
-    /// is a helper call.
+    /// Fails if the most frequent path of a frame needs more instructions. The time for sorting a
+    /// frame also depends on its helper calls, such as look-ups, which count as one instruction
+    /// each.
     #[test]
     fn frame_of_an_accepted_ipv4_connection_is_sorted_with_few_instructions() {
         let ends = ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap());
@@ -221,12 +224,14 @@ mod tests {
                     SteeringDecision::Pass => "context",
                     SteeringDecision::Ring { .. } => "ring",
                     SteeringDecision::Thread { .. } => "thread",
+                    SteeringDecision::Drop => "drop",
                 };
                 seen.insert((verdict, route));
             }
         }
         let ends = ["best effort", "port", "connection"];
-        let expected = ends.iter().flat_map(|verdict| ["context", "ring", "thread"].map(|route| (*verdict, route)));
+        let expected =
+            ends.iter().flat_map(|verdict| ["context", "ring", "thread", "drop"].map(|route| (*verdict, route)));
         assert_eq!(seen, expected.chain([("pass", "context")]).collect());
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use corelane_sys::bpf::assembler::opcode;
 use corelane_sys::bpf::{Arithmetic, Condition, Helper, Instruction, Program, Register, Width, XdpAction};
 
-/// Maximum number of executed instructions. The program has fewer instructions, and no backward
-/// jump.
+/// Maximum number of executed instructions. The steering program has fewer instructions and no
+/// backward jump, so it does not reach the maximum.
 const MAX_STEPS: usize = 4096;
 const STACK: usize = 512;
 
@@ -99,7 +99,8 @@ impl<'r> Interpreter<'r> {
     }
 
     /// Executes one instruction. Returns the distance of its jump in instructions, counted from the
-    /// next one; 0 without a jump, and 1 for the load of a map, which has the size of two.
+    /// next instruction. Without a jump, the result is 0; after the load of a map, which has the
+    /// size of two instructions, it is 1.
     fn step(&mut self, place: usize, instruction: Instruction) -> Result<i16, ProgramFault> {
         let Instruction { opcode: code, destination, offset, .. } = instruction;
         match code & opcode::CLASS_MASK {
@@ -112,6 +113,18 @@ impl<'r> Interpreter<'r> {
                 let from = self.register(instruction.source)?;
                 let value = self.load(width(code)?, from, offset)?;
                 self.set(destination, value)?;
+            }
+            opcode::CLASS_STORE if code & opcode::MODE_MASK == opcode::MODE_ATOMIC => {
+                let addend = self.scalar(instruction.source)?;
+                let base = self.register(destination)?;
+                if code & opcode::WIDTH_MASK != opcode::WIDTH_MASK || instruction.immediate != 0 {
+                    return Err(fault("unknown atomic operation"));
+                }
+                if !matches!(base, RegisterValue::Entry { .. }) {
+                    return Err(fault("adds atomically to no entry"));
+                }
+                let sum = little(&self.read(base, offset, Width::Double.bytes())?).wrapping_add(addend);
+                self.store(Width::Double, base, offset, sum)?;
             }
             opcode::CLASS_STORE => {
                 let value = self.scalar(instruction.source)?;

@@ -5,7 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use corelane_sys::bpf::{self, AssembleError, LoadError, LoadedProgram, Map, MapKind};
 
-use super::{PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes, assemble};
+use super::{
+    ByteRate, CEILING_SIZE, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes, assemble,
+    encode_ceiling,
+};
 use crate::frame::ConnectionKey;
 
 /// Number of entries in the port table: all ports.
@@ -84,6 +87,7 @@ pub struct LoadedSteeringProgram {
     /// CPUMAP of each stream, with at most one thread for each processor.
     threads_of: Vec<Map>,
     processors: Map,
+    ceiling: Map,
 }
 
 impl LoadedSteeringProgram {
@@ -107,7 +111,19 @@ impl LoadedSteeringProgram {
         let counts = Map::create(MapKind::PerCpuArray, "rio_counts", WORD, StreamCounts::SIZE, streams + 1)?;
         let rings = Map::create(MapKind::XskMap, "rio_rings", WORD, WORD, slots)?;
         let (threads, threads_of) = thread_maps(streams)?;
-        let maps = [&ports, &connections, &entries, &limits, &counts, &rings, &threads, &processors, &ipv4_connections];
+        let ceiling = array("rio_ceiling", CEILING_SIZE, 1)?;
+        let maps = [
+            &ports,
+            &connections,
+            &entries,
+            &limits,
+            &counts,
+            &rings,
+            &threads,
+            &processors,
+            &ipv4_connections,
+            &ceiling,
+        ];
         let program = bpf::load("rio_steering", &assemble(table_sizes)?, &maps)?;
         Ok(Self {
             table_sizes,
@@ -121,6 +137,7 @@ impl LoadedSteeringProgram {
             _threads: threads,
             threads_of,
             processors,
+            ceiling,
         })
     }
 
@@ -182,6 +199,15 @@ impl LoadedSteeringProgram {
         Ok(self.streams.update(&u32::from(stream.0).to_ne_bytes(), &delivery.encode())?)
     }
 
+    /// Sets or removes the ceiling of best effort: the maximum rate of all its frames together. The
+    /// program drops frames above the ceiling.
+    ///
+    /// # Errors
+    /// [`SteeringError`] if the kernel refuses the change.
+    pub fn set_best_effort_ceiling(&self, ceiling: Option<ByteRate>) -> Result<(), SteeringError> {
+        Ok(self.ceiling.update(&0_u32.to_ne_bytes(), &encode_ceiling(ceiling))?)
+    }
+
     /// Puts an AF_XDP socket into the slot of a stream and a receive queue. The socket must be
     /// bound to the slot's receive queue; otherwise the kernel drops the frames sent to the socket.
     ///
@@ -193,8 +219,8 @@ impl LoadedSteeringProgram {
     }
 
     /// Starts a kernel thread for a stream on `processor`, with a queue of `queue_length` frames.
-    /// The thread runs in the ordinary class until its priority is set. It replaces the stream's
-    /// earlier thread on this processor, whose priority is lost.
+    /// The thread has the ordinary scheduling class until the caller sets a priority. It replaces
+    /// the stream's earlier thread on this processor, and does not get that thread's priority.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the thread, for example
@@ -214,7 +240,7 @@ impl LoadedSteeringProgram {
     }
 
     /// Stops the kernel thread of a stream on `processor`, once its queue is empty. Has no effect
-    /// if the stream has no thread there.
+    /// if the stream has no thread on the processor.
     ///
     /// # Errors
     /// [`SteeringError`] for an unknown stream, or if the kernel refuses the change.
@@ -242,7 +268,12 @@ impl LoadedSteeringProgram {
         self.table_sizes.slot_index(stream, 0).ok_or(TableError::NoSuchStream(stream))?;
         let sums = self.counts.sum_over_processors(u32::from(stream.0))?;
         let field = |place| sums.get(place).copied().unwrap_or(0);
-        Ok(StreamCounts { receive_context_frames: field(0), queued_frames: field(1), undeliverable_frames: field(2) })
+        Ok(StreamCounts {
+            receive_context_frames: field(0),
+            queued_frames: field(1),
+            undeliverable_frames: field(2),
+            dropped_frames: field(3),
+        })
     }
 
     /// Returns the number of frames that the program has passed to the receive context because of
@@ -283,7 +314,7 @@ fn thread_maps(streams: u32) -> io::Result<(Map, Vec<Map>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU32;
+    use std::num::{NonZeroU32, NonZeroU64};
 
     use corelane_sys::bpf::{TestRunResult, XdpAction, unavailable_reason};
     use proptest::prelude::*;
@@ -307,8 +338,9 @@ mod tests {
         action.0.cast_signed()
     }
 
-    /// Loads the tables of a scenario into the kernel, without rings and caps. No AF_XDP socket
-    /// exists for a ring, and caps would depend on the kernel's clock.
+    /// Loads the tables of a scenario into the kernel, without rings, caps and ceiling. No AF_XDP
+    /// socket exists for a ring, and the decisions of caps and ceiling would depend on the kernel's
+    /// clock.
     fn load(scenario: &mut Scenario) -> LoadedSteeringProgram {
         let kernel = LoadedSteeringProgram::load(scenario.steering.table_sizes()).unwrap();
         for (stream, entry) in &scenario.streams {
@@ -319,6 +351,7 @@ mod tests {
                 scenario.steering.set_xdp_socket_present(*stream, queue, false).unwrap();
             }
         }
+        scenario.steering.set_best_effort_ceiling(None);
         for (port, rule) in &scenario.ports {
             kernel.set_port(*port, Some(*rule)).unwrap();
         }
@@ -343,6 +376,7 @@ mod tests {
             let expected = match scenario.steering.steer(&arrival.frame, 0, 0) {
                 SteeringDecision::Pass => XdpAction::PASS,
                 SteeringDecision::Ring { .. } | SteeringDecision::Thread { .. } => XdpAction::REDIRECT,
+                SteeringDecision::Drop => XdpAction::DROP,
             };
             assert_eq!(action(&kernel, &arrival.frame), expected, "frame {:02x?}", arrival.frame);
         }
@@ -374,7 +408,8 @@ mod tests {
         let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
         let lane = StreamId(1);
         let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
-        // The lowest possible cap is one packet a second.
+        // With one packet a second, the kernel grants few packets beyond the burst while the test
+        // runs.
         let rate = PacketRate::new(NonZeroU32::MIN, NonZeroU32::new(1_000).unwrap());
         kernel
             .set_delivery(lane, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: Some(rate) })
@@ -385,6 +420,27 @@ mod tests {
         let counts = kernel.counts(lane).unwrap();
         assert_eq!((counts.receive_context_frames + counts.queued_frames, counts.undeliverable_frames), (100_000, 0));
         assert!((1_000..100_000).contains(&counts.receive_context_frames), "{counts:?}");
+    }
+
+    #[test]
+    fn the_kernel_drops_frames_of_best_effort_above_the_ceiling() {
+        if is_refused() {
+            return;
+        }
+        let kernel = LoadedSteeringProgram::load(TABLE_SIZES).unwrap();
+        let frame = build::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2809".parse().unwrap(), 0, 0);
+        // At the rate of the ceiling, a frame of 54 bytes takes 54 seconds. After the first frame,
+        // 19 frames may come early.
+        let ceiling = ByteRate::new(NonZeroU64::MIN, 19 * 54_000_000_000);
+        kernel.set_best_effort_ceiling(Some(ceiling)).unwrap();
+        kernel.program().test_run(&frame, 100).unwrap();
+        let counts = kernel.counts(StreamId::BEST_EFFORT).unwrap();
+        assert_eq!(counts.undeliverable_frames + counts.dropped_frames, 100);
+        // If the machine pauses, there is time for one or two frames more.
+        assert!((20..=22).contains(&counts.undeliverable_frames), "{counts:?}");
+        kernel.set_best_effort_ceiling(None).unwrap();
+        kernel.program().test_run(&frame, 100).unwrap();
+        assert_eq!(kernel.counts(StreamId::BEST_EFFORT).unwrap().dropped_frames, counts.dropped_frames);
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! ```text
 //! frame ─► parse ─► TCP? ─► port table ─► connection table ─► stream ─► cap of the receive context ─► in context
 //!            │        │no       │none          │none             │            └ over the cap ─► ring or kernel thread
-//!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ring or kernel thread
-//!           pass: the kernel continues in the receive context                  └ none ─► pass
+//!            ▼        └─────────┴──────────────┴──► stream 0: best effort ─► ceiling ─► ring or kernel thread
+//!           pass: the kernel continues in the receive context                  │          └ none ─► pass
+//!                                                                              └ over it ─► drop
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
@@ -33,13 +34,14 @@ use std::fmt;
 
 use corelane_sys::bpf::MapSymbol;
 
-pub use crate::rate::PacketRate;
+pub use crate::rate::{ByteRate, PacketRate};
 pub use kernel::{LoadedSteeringProgram, SteeringError};
 pub use program::assemble;
 pub use tables::{FrameClassification, SteeringDecision, SteeringTables};
 
 /// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet
-/// header. Longer frames, for example of segments that the kernel has merged, count as missed.
+/// header. Longer frames, for example of segments that the kernel has merged, count in
+/// [`undeliverable_frames`](StreamCounts::undeliverable_frames).
 pub const MAX_RING_FRAME_BYTES: u32 = corelane_sys::xdp::XdpQueue::max_frame_length(RING_FRAME_SIZE);
 /// Size in bytes of the memory of a frame in a ring.
 pub const RING_FRAME_SIZE: u32 = 2048;
@@ -60,7 +62,8 @@ pub struct TableSizes {
     pub stream_count: u16,
     /// Number of receive queues in the tables.
     pub receive_queue_count: u16,
-    /// Maximum number of connections over IPv4, and of those over IPv6: each version has a table.
+    /// Maximum number of connections in each of the two connection tables: one table is for IPv4,
+    /// one for IPv6.
     pub max_connections: u32,
 }
 
@@ -159,15 +162,32 @@ pub struct StreamCounts {
     /// Frames put into a ring or into the queue of a kernel thread, including frames that a full
     /// queue then dropped.
     pub queued_frames: u64,
-    /// Frames that found no ring or thread, because the stream's delivery is off, because the
-    /// stream has none for their receive queue, or because they are too long for a ring. They went
-    /// to best effort, and frames of best effort itself to the receive context.
+    /// Frames for which the stream had no ring and no kernel thread: its delivery is
+    /// [`Delivery::NoQueue`], it has no ring or thread for the receive queue, or the frame is too
+    /// long for a ring. Such a frame is best effort; a frame of best effort itself goes to the
+    /// receive context.
     pub undeliverable_frames: u64,
+    /// Frames above the ceiling of best effort, which were dropped. They count in no other field of
+    /// best effort's counts.
+    pub dropped_frames: u64,
 }
 
 impl StreamCounts {
     /// Size in bytes of the counts in the kernel's table.
-    const SIZE: usize = 24;
+    const SIZE: usize = 32;
+}
+
+/// Size in bytes of the ceiling of best effort in the kernel's table.
+const CEILING_SIZE: usize = 24;
+
+/// Returns the ceiling of best effort for the kernel's table: state (8 bytes), cost of a byte (8),
+/// tolerance (8). Cost 0 means no ceiling.
+fn encode_ceiling(ceiling: Option<ByteRate>) -> [u8; CEILING_SIZE] {
+    let (cost, tolerance) = ceiling.map_or((0, 0), |rate| (rate.byte_cost(), rate.tolerance()));
+    let mut bytes = [0; CEILING_SIZE];
+    let fields = [0; 8].into_iter().chain(cost.to_ne_bytes()).chain(tolerance.to_ne_bytes());
+    bytes.iter_mut().zip(fields).for_each(|(into, byte)| *into = byte);
+    bytes
 }
 
 /// The reason why the steering tables refuse a change.
@@ -207,6 +227,8 @@ mod symbol {
     pub(super) const RINGS: MapSymbol = MapSymbol(5);
     pub(super) const THREADS: MapSymbol = MapSymbol(6);
     pub(super) const PROCESSORS: MapSymbol = MapSymbol(7);
-    /// The connections over IPv4, with short keys. [`CONNECTIONS`] has those over IPv6.
+    /// The connections over IPv4, with short keys. [`CONNECTIONS`] has the connections over IPv6.
     pub(super) const IPV4_CONNECTIONS: MapSymbol = MapSymbol(8);
+    /// The ceiling of best effort, for all receive queues together.
+    pub(super) const CEILING: MapSymbol = MapSymbol(9);
 }

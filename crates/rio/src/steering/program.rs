@@ -19,15 +19,16 @@ use corelane_sys::bpf::{
     Arithmetic, AssembleError, Assembler, Condition, Helper, Label, MapSymbol, Program, Width, XdpAction,
 };
 
-use super::{MAX_RING_FRAME_BYTES, StreamId, TableSizes, symbol};
+use super::{ByteRate, MAX_RING_FRAME_BYTES, StreamId, TableSizes, symbol};
 use crate::frame::{
     ETHERNET_HEADER_BYTES, FRAGMENT_BITS, IPV4_HEADER_BYTES, IPV4_WITHOUT_OPTIONS, IPV6_HEADER_BYTES, MAX_VLAN_TAGS,
     NEIGHBOUR_DISCOVERY, ON_LINK_HOP_LIMIT, TCP_HEADER_BYTES, VLAN_TAG_BYTES, ether_type, protocol,
 };
 
-/// Values of the field `delivery` in the stream table. The value 0 is
-/// [`Delivery::NoQueue`](super::Delivery::NoQueue).
+/// [`Delivery::Ring`](super::Delivery::Ring) in the field `delivery` of the stream table. The value
+/// 0 is [`Delivery::NoQueue`](super::Delivery::NoQueue).
 pub(super) const RING: u32 = 1;
+/// [`Delivery::Thread`](super::Delivery::Thread) in the field `delivery` of the stream table.
 pub(super) const THREAD: u32 = 2;
 
 /// Byte offsets in the context, `struct xdp_md`.
@@ -44,12 +45,20 @@ mod entry {
     pub(super) const TOLERANCE: i16 = 16;
 }
 
+/// Byte offsets in the ceiling of best effort (`encode_ceiling`).
+mod ceiling {
+    pub(super) const STATE: i16 = 0;
+    pub(super) const COST: i16 = 8;
+    pub(super) const TOLERANCE: i16 = 16;
+}
+
 /// Byte offsets in the counts (`StreamCounts`). The entry after the last stream counts passed
 /// frames.
 mod count {
     pub(super) const IN_CONTEXT: i16 = 0;
     pub(super) const QUEUED: i16 = 8;
     pub(super) const MISSED: i16 = 16;
+    pub(super) const DROPPED: i16 = 24;
     pub(super) const PASSED: i16 = 0;
 }
 
@@ -60,7 +69,7 @@ mod stack {
     pub(super) const NOW: i16 = -56;
 }
 
-/// Byte offsets from R7, which is the frame's address plus the length of its VLAN tags.
+// Byte offsets from R7, which is the frame's address plus the length of its VLAN tags.
 const IP: i16 = 14;
 const TCP_BEHIND_IPV4: i16 = IP + 20;
 const TCP_BEHIND_IPV6: i16 = IP + 40;
@@ -70,7 +79,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 /// The program's maps are the maps of [`LoadedSteeringProgram`](super::LoadedSteeringProgram).
 ///
 /// # Errors
-/// [`AssembleError`] if a jump is too long, which does not happen.
+/// [`AssembleError`] if a jump is too long, which no table sizes cause.
 pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels { pass: asm.label(), best_effort: asm.label(), ipv4: asm.label(), deliver: asm.label() };
@@ -109,6 +118,7 @@ impl ProgramWriter {
         self.asm.bind(best_effort);
         let nowhere = self.asm.label();
         self.asm.set(R9, i32::from(StreamId::BEST_EFFORT.0));
+        self.drop_above_ceiling();
         self.deliver(nowhere);
         self.asm.bind(nowhere).set(R0, XdpAction::PASS).exit();
         self.asm.bind(pass).set(R9, i32::from(self.table_sizes.stream_count));
@@ -262,20 +272,45 @@ impl ProgramWriter {
     }
 
     /// Passes a frame below the cap of the stream whose entry is in R8
-    /// (`PacketRate::grants_packet`), or jumps to `queue`.
+    /// (`PacketRate::grants_packet`). Other frames jump to `queue`, or reach the code that follows.
     fn in_context(&mut self, queue: Label) {
-        let due = self.asm.label();
+        let (due, over) = (self.asm.label(), self.asm.label());
         self.asm.call(Helper::MonotonicTime).store(Width::Double, R10, stack::NOW, R0);
         self.asm.store(Width::Word, R10, stack::INDEX, R7);
         self.look_up(symbol::LIMITS, stack::INDEX, queue);
         self.asm.load(Width::Double, R1, R10, stack::NOW).load(Width::Double, R2, R0, 0);
         self.asm.jump_if(Condition::GreaterOrEqual, R2, R1, due).set(R2, R1).bind(due);
         self.asm.set(R3, R2).compute(Arithmetic::Subtract, R3, R1).load(Width::Double, R4, R8, entry::TOLERANCE);
-        self.asm.jump_if(Condition::Greater, R3, R4, queue);
-        self.asm.load(Width::Double, R1, R8, entry::INTERVAL).compute(Arithmetic::Add, R2, R1);
-        self.asm.store(Width::Double, R0, 0, R2);
+        self.asm.load(Width::Double, R5, R8, entry::INTERVAL);
+        self.asm.jump_if(Condition::Greater, R3, R4, over);
+        self.asm.compute(Arithmetic::Add, R2, R5).store(Width::Double, R0, 0, R2);
         self.count(count::IN_CONTEXT);
         self.asm.set(R0, XdpAction::PASS).exit();
+        self.asm.bind(over).compute(Arithmetic::Add, R1, R4).compute(Arithmetic::Add, R1, R5);
+        self.asm.store(Width::Double, R0, 0, R1);
+    }
+
+    /// Drops a frame above the ceiling of best effort (`ByteRate::grants_frame`). The stream in R9
+    /// is best effort. Uses R7 for the ceiling and R8 for the frame's time.
+    fn drop_above_ceiling(&mut self) {
+        let (due, drop, within) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.store(Width::Word, R10, stack::INDEX, 0);
+        self.look_up(symbol::CEILING, stack::INDEX, within);
+        self.asm.set(R7, R0).load(Width::Double, R8, R7, ceiling::COST);
+        self.asm.jump_if(Condition::Equal, R8, 0, within);
+        self.asm.set(R1, R6).call(Helper::XdpFrameLength).compute(Arithmetic::Multiply, R8, R0);
+        let places = i32::try_from(ByteRate::COST_PLACES).unwrap_or(0);
+        self.asm.compute(Arithmetic::ShiftRight, R8, places).call(Helper::MonotonicTime);
+        self.asm.load(Width::Double, R1, R7, ceiling::STATE).load(Width::Double, R2, R7, ceiling::TOLERANCE);
+        self.asm.jump_if(Condition::GreaterOrEqual, R1, R0, due);
+        self.asm.set(R1, R0).store(Width::Double, R7, ceiling::STATE, R1).bind(due);
+        self.asm.compute(Arithmetic::Subtract, R1, R0).jump_if(Condition::Greater, R1, R2, drop);
+        // All receive queues share the state. The addition is atomic, so that at the ceiling no
+        // addition of another processor is lost.
+        self.asm.add_atomically(R7, ceiling::STATE, R8).jump(within);
+        self.asm.bind(drop);
+        self.count(count::DROPPED);
+        self.asm.set(R0, XdpAction::DROP).exit().bind(within);
     }
 
     fn count(&mut self, field: i16) {
@@ -286,8 +321,8 @@ impl ProgramWriter {
         self.asm.store(Width::Double, R0, field, R1).bind(none);
     }
 
-    /// Looks up the key at stack offset `key` in a map. Leaves a pointer to its value in R0, or
-    /// jumps to `absent`.
+    /// Looks up the key at stack offset `key` in a map. Leaves a pointer to the key's value in R0,
+    /// or jumps to `absent`.
     fn look_up(&mut self, map: MapSymbol, key: i16, absent: Label) {
         self.asm.load_map(R1, map).set(R2, R10).compute(Arithmetic::Add, R2, i32::from(key));
         self.asm.call(Helper::MapLookup).jump_if(Condition::Equal, R0, 0, absent);
@@ -317,10 +352,10 @@ mod tests {
     #[test]
     fn the_program_uses_each_of_its_maps() {
         let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
-        assert_eq!(program.map_count(), 9);
+        assert_eq!(program.map_count(), 10);
         let used =
             |map| (0..program.instructions().len()).any(|place| program.map_loaded_at(place) == Some(MapSymbol(map)));
-        assert!((0..9).all(used));
+        assert!((0..10).all(used));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! known Ethernet type.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
-use super::{Delivery, PacketRate, PortRule, SteeringTables, StreamDelivery, StreamId, TableSizes};
+use super::{ByteRate, Delivery, PacketRate, PortRule, SteeringTables, StreamDelivery, StreamId, TableSizes};
 use crate::frame::{ConnectionKey, build};
 
 const MAX_FRAMES: usize = 16;
@@ -28,7 +28,7 @@ pub(crate) struct Scenario {
     pub(crate) connections: Vec<(ConnectionKey, StreamId)>,
     pub(crate) ports: Vec<(u16, PortRule)>,
     pub(crate) streams: Vec<(StreamId, StreamDelivery)>,
-    /// Streams, queues and processors of kernel threads.
+    /// The kernel threads: stream, receive queue and processor.
     pub(crate) threads: Vec<(StreamId, u32, u32)>,
     pub(crate) arrivals: Vec<Arrival>,
 }
@@ -70,6 +70,12 @@ impl Scenario {
         };
         scenario.read_streams(&mut bytes, table_sizes, processors.max(1));
         scenario.read_rules(&mut bytes, table_sizes);
+        if bytes.below(4) == 0 {
+            // At 50,000 bytes per second, a frame of 100 bytes takes 2 ms.
+            let rate = NonZeroU64::MIN.saturating_add(49_999);
+            let ceiling = ByteRate::new(rate, u64::from(bytes.below(4)) * 1_000_000);
+            scenario.steering.set_best_effort_ceiling(Some(ceiling));
+        }
         let mut now = 0;
         while !bytes.0.is_empty() && scenario.arrivals.len() < MAX_FRAMES {
             now += u64::from(bytes.next()) * 10_000;

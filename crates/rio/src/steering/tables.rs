@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corelane_sched::task::Nanos;
 
-use super::{Delivery, MAX_RING_FRAME_BYTES, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes};
+use super::{
+    ByteRate, Delivery, MAX_RING_FRAME_BYTES, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes,
+};
 use crate::frame::{ConnectionKey, ParsedFrame, parse};
 
 /// The stream of a frame, with the table that determined it.
@@ -49,6 +51,8 @@ pub enum SteeringDecision {
         /// The thread's processor.
         processor: u32,
     },
+    /// The program drops the frame, because it is above the ceiling of best effort.
+    Drop,
 }
 
 /// The steering tables.
@@ -62,6 +66,8 @@ pub struct SteeringTables {
     threads: BTreeSet<(StreamId, u32)>,
     processors: Vec<u32>,
     limits: Vec<Nanos>,
+    ceiling: Option<ByteRate>,
+    ceiling_state: Nanos,
     counts: Vec<StreamCounts>,
     passed: u64,
 }
@@ -81,6 +87,8 @@ impl SteeringTables {
             threads: BTreeSet::new(),
             processors: vec![0; slots],
             limits: vec![0; slots],
+            ceiling: None,
+            ceiling_state: 0,
             counts: vec![StreamCounts::default(); streams],
             passed: 0,
         }
@@ -114,7 +122,7 @@ impl SteeringTables {
     pub fn add_connection(&mut self, key: ConnectionKey, stream: StreamId) -> Result<(), TableError> {
         self.check(stream)?;
         let most = self.table_sizes.max_connections;
-        // Each IP version has a table.
+        // In the kernel, each IP version has a connection table of its own.
         let is_ipv4 = key.ipv4_bytes().is_some();
         let of_version = self.connections.keys().filter(|other| other.ipv4_bytes().is_some() == is_ipv4);
         let is_full = of_version.count() >= usize::try_from(most).unwrap_or(usize::MAX);
@@ -179,6 +187,12 @@ impl SteeringTables {
         Ok(())
     }
 
+    /// Sets or removes the ceiling of best effort: the maximum rate of all its frames together.
+    /// Frames above the ceiling are dropped.
+    pub fn set_best_effort_ceiling(&mut self, ceiling: Option<ByteRate>) {
+        (self.ceiling, self.ceiling_state) = (ceiling, 0);
+    }
+
     /// Determines the stream of a frame.
     #[must_use]
     pub fn classify(&self, frame: &[u8]) -> FrameClassification {
@@ -203,11 +217,17 @@ impl SteeringTables {
             self.passed = self.passed.wrapping_add(1);
             return SteeringDecision::Pass;
         };
-        if let Some(route) = self.deliver(stream, frame, queue, now) {
+        if stream != StreamId::BEST_EFFORT
+            && let Some(route) = self.deliver(stream, frame, queue, now)
+        {
             return route;
         }
-        if stream == StreamId::BEST_EFFORT {
-            return SteeringDecision::Pass;
+        let bytes = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        if self.ceiling.is_some_and(|ceiling| !ceiling.grants_frame(&mut self.ceiling_state, bytes, now)) {
+            if let Some(counts) = self.counts.first_mut() {
+                counts.dropped_frames += 1;
+            }
+            return SteeringDecision::Drop;
         }
         self.deliver(StreamId::BEST_EFFORT, frame, queue, now).unwrap_or(SteeringDecision::Pass)
     }
@@ -277,6 +297,7 @@ impl SteeringTables {
             threads: &self.threads,
             processors: &self.processors,
             limits: &self.limits,
+            ceiling: self.ceiling,
         }
     }
 }
@@ -290,12 +311,13 @@ pub(super) struct Parts<'s> {
     pub(super) threads: &'s BTreeSet<(StreamId, u32)>,
     pub(super) processors: &'s [u32],
     pub(super) limits: &'s [Nanos],
+    pub(super) ceiling: Option<ByteRate>,
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::num::NonZeroU32;
+    use std::num::{NonZeroU32, NonZeroU64};
 
     use super::*;
     use crate::frame::build;
@@ -306,6 +328,10 @@ mod tests {
 
     fn ends() -> (SocketAddr, SocketAddr) {
         ("10.0.0.1:1000".parse().unwrap(), "10.0.0.2:2809".parse().unwrap())
+    }
+
+    fn counts(receive_context_frames: u64, queued_frames: u64, undeliverable_frames: u64) -> StreamCounts {
+        StreamCounts { receive_context_frames, queued_frames, undeliverable_frames, dropped_frames: 0 }
     }
 
     fn steering() -> SteeringTables {
@@ -352,14 +378,8 @@ mod tests {
         steering.set_thread(StreamId::BEST_EFFORT, 1, 7, true).unwrap();
         let best_effort = SteeringDecision::Thread { stream: StreamId::BEST_EFFORT, processor: 7 };
         assert_eq!(steering.steer(&frame, 1, 0), best_effort);
-        assert_eq!(
-            steering.counts(LANE),
-            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 2 }
-        );
-        assert_eq!(
-            steering.counts(StreamId::BEST_EFFORT),
-            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 }
-        );
+        assert_eq!(steering.counts(LANE), counts(0, 1, 2));
+        assert_eq!(steering.counts(StreamId::BEST_EFFORT), counts(0, 1, 1));
     }
 
     #[test]
@@ -374,10 +394,7 @@ mod tests {
         let longest = usize::try_from(MAX_RING_FRAME_BYTES).unwrap() - build::tcp(remote, local, 0, 0).len();
         let routes = [longest, longest + 1].map(|payload| steering.steer(&build::tcp(remote, local, 0, payload), 0, 0));
         assert_eq!(routes, [SteeringDecision::Ring { slot: 2 }, SteeringDecision::Pass]);
-        assert_eq!(
-            steering.counts(LANE),
-            StreamCounts { receive_context_frames: 0, queued_frames: 1, undeliverable_frames: 1 }
-        );
+        assert_eq!(steering.counts(LANE), counts(0, 1, 1));
     }
 
     #[test]
@@ -401,10 +418,40 @@ mod tests {
                 SteeringDecision::Pass
             ]
         );
+        assert_eq!(steering.counts(LANE), counts(3, 1, 0));
+    }
+
+    /// The ceiling does not apply to frames of a stream, unless the stream has no queue for them.
+    #[test]
+    fn frames_of_best_effort_above_the_ceiling_are_dropped() {
+        let (remote, local) = ends();
+        let frame = build::tcp(remote, local, 0, 46);
+        let bytes = u64::try_from(frame.len()).unwrap();
+        let mut steering = steering();
+        // At the rate of the ceiling, a frame takes a millisecond. After the first frame, two
+        // frames may come early.
+        let ceiling = ByteRate::new(NonZeroU64::new(bytes * 1_000).unwrap(), 2_000_000);
+        steering.set_best_effort_ceiling(Some(ceiling));
+        let routes = [0, 0, 0, 0, 1_000_001, 1_000_001].map(|now| steering.steer(&frame, 1, now));
+        let (pass, drop) = (SteeringDecision::Pass, SteeringDecision::Drop);
+        assert_eq!(routes, [pass, pass, pass, drop, pass, drop]);
+        steering.set_port(2809, Some(PortRule::ClientPort(LANE))).unwrap();
+        steering
+            .set_delivery(LANE, StreamDelivery { delivery: Delivery::Ring, max_receive_context_rate: None })
+            .unwrap();
+        steering.set_xdp_socket_present(LANE, 0, true).unwrap();
+        assert_eq!(steering.steer(&frame, 0, 1_000_001), SteeringDecision::Ring { slot: 2 });
+        assert_eq!(steering.steer(&frame, 1, 1_000_001), drop);
+        assert_eq!(steering.steer(&[0; 60], 1, 1_000_001), drop);
+        let passes = [0xff; 60];
+        assert_eq!(steering.steer(&passes, 1, 1_000_001), pass);
+        let counts = steering.counts(StreamId::BEST_EFFORT);
         assert_eq!(
-            steering.counts(LANE),
-            StreamCounts { receive_context_frames: 3, queued_frames: 1, undeliverable_frames: 0 }
+            (counts.dropped_frames, counts.undeliverable_frames, steering.counts(LANE).dropped_frames),
+            (4, 4, 0)
         );
+        steering.set_best_effort_ceiling(None);
+        assert_eq!(steering.steer(&frame, 1, 1_000_001), pass);
     }
 
     #[test]

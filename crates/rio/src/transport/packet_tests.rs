@@ -8,21 +8,23 @@ use std::time::Duration;
 use corelane_net::WaitLimit;
 use corelane_sys::bpf::AttachMode;
 use corelane_sys::interface::{self, Offload};
+use corelane_sys::xdp::{XdpFrameMemory, XdpQueue};
 use corelane_sys::{poll, process, thread};
 
 use super::*;
+use crate::steering::RING_FRAME_SIZE;
 
-const SERVER: &str = "10.99.0.1";
+pub(super) const SERVER: &str = "10.99.0.1";
 /// A period that does not end while a test runs.
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-fn ip(words: &str) -> String {
+pub(super) fn ip(words: &str) -> String {
     let output = Command::new("ip").args(words.split(' ')).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn wait_until(reached: impl Fn() -> bool) {
+pub(super) fn wait_until(reached: impl Fn() -> bool) {
     let deadline = Monotonic::now() + Duration::from_secs(60);
     while !reached() {
         assert!(!deadline.is_past());
@@ -30,10 +32,13 @@ fn wait_until(reached: impl Fn() -> bool) {
     }
 }
 
-/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). Its argument
-/// opens connections to a port of this namespace from the other end of the link, `rio1`, in whose
-/// namespace `prepare` runs before.
-fn over_a_link(prepare: impl FnOnce() + Send, test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send) {
+/// Runs `test` in a network namespace with the interface `rio0` ([`SERVER`], fd00::1). The argument
+/// of `test` opens a connection from the other end of the link, `rio1`, to a host and port of this
+/// namespace. `rio1` has a namespace of its own, in which `prepare` runs first.
+pub(super) fn over_a_link(
+    prepare: impl FnOnce() + Send,
+    test: impl FnOnce(&dyn Fn(&str, u16) -> Box<dyn Stream>) + Send,
+) {
     let lack = process::missing_namespace_capability().map(str::to_owned);
     if let Some(refusal) = crate::examination::steering_refusal().or(lack) {
         return println!("not run: {refusal}");
@@ -79,11 +84,11 @@ fn channel<T>() -> (std::sync::mpsc::Sender<T>, std::sync::mpsc::Receiver<T>) {
     std::sync::mpsc::channel()
 }
 
-fn config() -> RioConfig {
+pub(super) fn config() -> RioConfig {
     RioConfig::for_interface("rio0").attach_mode(AttachMode::Driver)
 }
 
-fn steering(config: RioConfig) -> RioTransport {
+pub(super) fn steering(config: RioConfig) -> RioTransport {
     let transport = RioTransport::new(config);
     assert_eq!(transport.level(), FeatureLevel::StreamSteering, "{}", transport.level_limit_reason());
     transport
@@ -93,23 +98,23 @@ fn packets(packets: u32, period: Duration) -> IoProperties {
     IoProperties { class: IoClass::GuaranteedPackets { packets, period }, ..IoProperties::default() }
 }
 
-fn listen(transport: &RioTransport, host: &str, io: &IoProperties) -> (Box<dyn Listener>, u16) {
+pub(super) fn listen(transport: &RioTransport, host: &str, io: &IoProperties) -> (Box<dyn Listener>, u16) {
     let listener = transport.listen_with_io_properties(&Endpoint::tcp(host, 0), io).unwrap();
     let Endpoint::Tcp { port, .. } = *listener.local_endpoint() else { panic!("a port") };
     (listener, port)
 }
 
-fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
+pub(super) fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
     poll::wait_readable(listener.readiness_descriptor(), None).unwrap();
     listener.accept().unwrap()
 }
 
 /// Sends `count` segments of 100 bytes.
-fn send_segments(stream: &dyn Stream, count: usize) {
+pub(super) fn send_segments(stream: &dyn Stream, count: usize) {
     (0..count).for_each(|_| assert_eq!(stream.send(&[7; 100], WaitLimit::Block).unwrap(), 100));
 }
 
-fn unread(stream: &dyn Stream) -> usize {
+pub(super) fn unread(stream: &dyn Stream) -> usize {
     socket::unread_bytes(stream.readiness_descriptor().unwrap()).unwrap()
 }
 
@@ -121,7 +126,7 @@ fn packets_of_tun() -> Option<u64> {
     Some(row.split_whitespace().nth(1).unwrap().parse().unwrap())
 }
 
-fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
+pub(super) fn exchange(from: &dyn Stream, to: &dyn Stream, bytes: usize) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut left = bytes;
@@ -149,7 +154,8 @@ fn packets_beyond_the_budget_do_not_reach_the_socket() {
                 let transport = steering(config());
                 let (listener, port) = listen(&transport, host, &packets(3, HOUR));
                 let (client, server) = (connect(host, port), accept(&*listener));
-                // The first segments may leave before the server is in the tables.
+                // The first segments are best effort if they arrive before the tables have the
+                // connection.
                 let counts = || transport.streams()[0].packets.unwrap();
                 wait_until(|| {
                     send_segments(&*client, 1);
@@ -170,7 +176,7 @@ fn packets_beyond_the_budget_do_not_reach_the_socket() {
 }
 
 /// Lets the peer's end of the link compute checksums, as a network card does.
-fn prepare_checksums() {
+pub(super) fn prepare_checksums() {
     interface::set_offload("rio1", Offload::SentChecksums, false).unwrap();
 }
 
@@ -178,7 +184,7 @@ fn prepare_checksums() {
 /// of its own would discard all packets.
 fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
     const BYTES: usize = 400_000;
-    // In a container, the settings may be read-only.
+    // In a container, the settings may be read-only. The test then runs without the strict check.
     let strict = fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1");
     println!("strict check of source addresses: {strict:?}");
     for host in [SERVER, "fd00::1"] {
@@ -189,7 +195,7 @@ fn exchange_bulk(connect: &dyn Fn(&str, u16) -> Box<dyn Stream>) {
         exchange(&*server, &*client, BYTES);
         let status = &transport.streams()[0];
         let (counts, frames) = (status.packets.unwrap(), status.frame_counts.unwrap());
-        // A segment has at most 1,460 bytes.
+        // A segment has at most 1,460 bytes, so the bytes to the server are more than 200 segments.
         assert!(counts.processed > 200 && counts.max_period_packets <= 20, "{counts:?}");
         assert!(counts.waits > 5 && counts.lost == 0, "{counts:?}");
         assert_eq!(frames.undeliverable_frames, 0);
@@ -233,11 +239,14 @@ fn connection_survives_the_loss_and_the_return_of_its_rings() {
                 if round == 1 {
                     ip("link set rio0 down");
                     wait_until(|| transport.level() < FeatureLevel::StreamSteering);
-                    assert_eq!((transport.streams()[0].packets, packets_of_tun()), (None, None));
+                    wait_until(|| (transport.streams()[0].packets, packets_of_tun()) == (None, None));
                     ip("link set rio0 up");
                 } else {
                     transport.detach_orb();
-                    assert_eq!((transport.streams()[0].packets, packets_of_tun()), (None, None));
+                    assert_eq!(transport.streams()[0].packets, None);
+                    // If another test starts a process, the child keeps the device's descriptor
+                    // open for a moment.
+                    wait_until(|| packets_of_tun().is_none());
                     exchange(&*client, &*server, 100_000);
                     transport.attach_orb();
                 }
@@ -306,6 +315,52 @@ fn full_ring_of_a_stream_leaves_the_others_their_frames() {
             assert!(u64::try_from(held).unwrap() <= bound.frame_bytes, "{held} of {bound}");
         },
     );
+}
+
+/// Sends until a protocol thread has processed packets, so that the ring works.
+fn use_rings(transport: &RioTransport, stream: usize, client: &dyn Stream) {
+    wait_until(|| {
+        send_segments(client, 1);
+        let state = transport.streams().swap_remove(stream);
+        let has_processed = state.packets.is_some_and(|counts| counts.processed > 0);
+        has_processed && state.missing_feature_reason.is_none()
+    });
+}
+
+#[test]
+fn refused_stream_gets_the_rings_of_a_stream_that_ends() {
+    over_a_link(prepare_checksums, |connect| {
+        let transport = steering(config().rings(1, 64));
+        transport.attach_orb();
+        let (first, _) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (second, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (client, server) = (connect(SERVER, port), accept(&*second));
+        exchange(&*client, &*server, 10_000);
+        assert!(transport.streams()[0].packets.is_some());
+        let refused = &transport.streams()[1];
+        assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        drop(first);
+        use_rings(&transport, 0, &*client);
+        transport.detach_orb();
+    });
+}
+
+#[test]
+fn refused_stream_gets_rings_when_another_program_leaves_the_receive_queue() {
+    over_a_link(prepare_checksums, |connect| {
+        let memory = XdpFrameMemory { frames: 8, frame_size: RING_FRAME_SIZE, fill_entries: 8 };
+        let other = XdpQueue::open(interface::index("rio0").unwrap(), 0, memory).unwrap();
+        let transport = steering(config());
+        transport.attach_orb();
+        let (listener, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
+        let (client, server) = (connect(SERVER, port), accept(&*listener));
+        exchange(&*client, &*server, 10_000);
+        let refused = &transport.streams()[0];
+        assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        drop(other);
+        use_rings(&transport, 0, &*client);
+        transport.detach_orb();
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn accept(listener: &dyn Listener) -> Box<dyn Stream> {
 }
 
 /// Sends until a send would block. Returns the number of sent bytes.
-fn fill(stream: &dyn Stream) -> usize {
+pub(super) fn fill(stream: &dyn Stream) -> usize {
     let mut sent = 0;
     while let Ok(count) = stream.send_vectored(&[IoSlice::new(&[7; 4_096])], WaitLimit::Now) {
         sent += count;
@@ -38,7 +38,7 @@ fn fill(stream: &dyn Stream) -> usize {
 }
 
 /// Reads until a read would block. Returns the number of received bytes.
-fn drain(stream: &dyn Stream) -> usize {
+pub(super) fn drain(stream: &dyn Stream) -> usize {
     let (mut received, mut buffer) = (0, [0; 777]);
     while let Ok(count) = stream.recv(&mut buffer, WaitLimit::Now) {
         received += count;
@@ -64,16 +64,17 @@ fn connections_of_a_stream_receive_exactly_the_budget() {
         // more than its share.
         let expected = if period == 0 { (budget, 0) } else { (budget / 2, budget / 2) };
         assert_eq!((first, second), expected, "period {period}");
-        // A late start of a period does not move the next one.
+        // A late start of a period does not move the next period.
         let late: Nanos = if period == 4 { 9_999_999 } else { 0 };
         NOW.store(1_000 + (u64::try_from(period).unwrap() + 1) * 10_000_000 + late, Ordering::Relaxed);
     }
-    // Periods in which the stream received nothing do not accumulate.
+    // The budgets of periods in which the stream received nothing do not accumulate.
     NOW.fetch_add(500_000_000, Ordering::Relaxed);
     assert_eq!(drain(&*servers[0]) + drain(&*servers[1]), budget);
 }
 
-/// The sender sends nothing more, so only the stream's thread can report the unread bytes.
+/// The sender has sent all bytes before the reader begins, so only the stream's thread can report
+/// the unread bytes.
 #[test]
 fn unread_bytes_are_reported_in_the_next_period() {
     let transport = transport();
@@ -99,7 +100,7 @@ fn unread_bytes_are_reported_in_the_next_period() {
             }
         }
     }
-    // The bytes need 21 periods, of which the first may have begun earlier.
+    // The bytes need the budgets of 21 periods. The first period may have begun earlier.
     assert!(begun.elapsed() > PERIOD * 19, "{:?}", begun.elapsed());
 }
 
@@ -157,7 +158,8 @@ fn bytes_of_a_connection_that_the_peer_resets_are_read_within_the_budget() {
         let received = drain(&*server);
         assert_eq!(received, unread.min(budget));
         unread -= received;
-        // A thread that waits for readiness sleeps until bytes are free, or reads the end.
+        // Without budget, a thread that waits for readiness sleeps until bytes are free. The end
+        // needs no budget.
         assert_eq!(server.arm_readiness().unwrap(), Some(unread == 0));
         NOW.fetch_add(10_000_000, Ordering::Relaxed);
     }
@@ -201,7 +203,8 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
     assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
-    // The query begins no turn. The first read of the stream in the next period does.
+    // The query of the counts begins no turn. The first read of the stream in the next period
+    // begins turns.
     assert!(!is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(drain(&*other), 0);
     assert!(is_readable(server.arrival_descriptor().unwrap()));
@@ -319,7 +322,8 @@ fn streams_that_do_not_fit_are_refused_until_another_ends() {
         let refusal = refused.get_ref().unwrap().downcast_ref::<StreamNotAdmitted>().unwrap();
         assert!(matches!(refusal.bound, crate::admission::ViolatedBound::Link { .. }), "{refusal}");
         let bytes = refusal.admissible_bytes.unwrap();
-        // The refused streams have no trace, so the offer holds.
+        // The refused streams left no trace, so a stream with the offered number of bytes is
+        // admitted.
         let class = IoClass::Guaranteed { bytes, period: PERIOD };
         transport.listen_with_io_properties(&local(), &IoProperties { class, ..GUARANTEED }).unwrap();
     }
@@ -343,11 +347,20 @@ fn advisory_admission_opens_what_does_not_fit_and_says_so() {
 }
 
 #[test]
-fn a_class_without_bytes_or_period_is_refused() {
+fn a_class_without_amount_or_period_is_refused() {
     let transport = transport();
     for (bytes, period) in [(0, PERIOD), (1, Duration::ZERO), (1, Duration::from_secs(4_000))] {
-        let io = IoProperties { class: IoClass::Guaranteed { bytes, period }, ..GUARANTEED };
-        assert_eq!(transport.listen_with_io_properties(&local(), &io).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let packets = bytes;
+        let classes = [
+            IoClass::Guaranteed { bytes, period },
+            IoClass::GuaranteedPackets { packets, period },
+            IoClass::LowLatency { packets, period },
+        ];
+        for class in classes {
+            let io = IoProperties { class, ..GUARANTEED };
+            let refusal = transport.listen_with_io_properties(&local(), &io).unwrap_err();
+            assert_eq!(refusal.kind(), io::ErrorKind::InvalidInput);
+        }
     }
 }
 
@@ -420,7 +433,11 @@ fn window_of_a_client_has_the_scale_of_its_forced_buffer() {
 fn sockets_have_the_options_of_their_class() {
     let transport = RioTransport::new(RioConfig::default().best_effort_pacing_rate(Some(1_000_000)));
     let priority = IoProperties { class: IoClass::Priority, ..GUARANTEED };
-    for (io, expected) in [(priority, (6, 16_384, u32::MAX)), (IoProperties::default(), (0, u32::MAX, 1_000_000))] {
+    let class = IoClass::LowLatency { packets: 10, period: PERIOD };
+    let low_latency = IoProperties { class, ..GUARANTEED };
+    let of_stream = (6, 16_384, u32::MAX);
+    let of_best_effort = (IoProperties::default(), (0, u32::MAX, 1_000_000));
+    for (io, expected) in [(priority, of_stream), (low_latency, of_stream), of_best_effort] {
         let listener = transport.listen_with_io_properties(&local(), &io).unwrap();
         let properties = ConnectionProperties::default();
         let client = transport.connect_with_io_properties(listener.local_endpoint(), &properties, &io, None).unwrap();

@@ -323,7 +323,7 @@ pub struct AdmissionPlan {
     pub core: CoreId,
     /// Moves of admitted tasks that make room for the new task.
     pub moves: Vec<Move>,
-    /// The allocation step that found the room.
+    /// The allocation step that found room for the task.
     pub found_by_step: AllocationStep,
     /// The task's worst-case response time from its arrival. `None` under earliest deadline first,
     /// or if no bound is found.

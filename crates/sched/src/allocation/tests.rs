@@ -324,7 +324,8 @@ fn reading_of_requests_delays_the_tasks_of_its_core_and_the_start_of_all_jobs() 
 fn reading_that_a_core_has_no_time_for_rejects_a_task_of_another_core() {
     let machine = read_by(5 * MS, Some(0));
     let set = filled(&machine, &[on(0, task(1, 85, 100))]);
-    // 90 % and the reading of the new task's requests exceed core 0.
+    // The first task takes 85 % of core 0, and the reading of its requests takes 5 %. The reading
+    // of the new task's requests does not fit.
     let refused = admit(&set, &machine, &on(1, task(2, 1, 40))).expect_err("no room for the reading");
     assert_eq!((refused.test, refused.core.map(|core| core.core)), (AdmissionTest::Deadlines, Some(0)));
     assert!(admit(&set, &whole(2), &on(1, task(2, 1, 40))).is_ok());

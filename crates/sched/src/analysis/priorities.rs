@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn audsley_finds_an_order_where_the_monotonic_ones_fail() {
-        // Deadlines exceed periods (Lehoczky 1990), so neither monotonic order is optimal.
+        // The deadlines of this example (Lehoczky 1990) exceed the periods, so neither monotonic
+        // order is optimal.
         let tasks = [Timing::new(52, 100).with_deadline(110), Timing::new(52, 140).with_deadline(154)];
         assert!(!meets(&tasks, &rate_monotonic_order(&tasks)));
         assert!(!meets(&tasks, &deadline_monotonic_order(&tasks)));

@@ -42,10 +42,10 @@ const SAVE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct AdmissionState {
     pub(super) registry: Box<dyn TaskRegistry>,
     pub(super) targets: HashMap<TaskId, ObjectRef>,
-    /// `None` if the task's reference has the addresses of the pool or of the ORB, because no
-    /// endpoint was free or there is no pool.
+    /// The endpoint of each task's reference. `None` if the reference has the addresses of the pool
+    /// or of the ORB, because no endpoint was free or there is no pool.
     pub(super) endpoints: HashMap<TaskId, Option<TaskEndpoint>>,
-    /// `None` before [`SharedTaskRegistry::set_dispatch`].
+    /// The dispatch of task references; `None` before [`SharedTaskRegistry::set_dispatch`].
     dispatch: Option<TaskDispatch>,
     last_token: u64,
     saves: SaveQueue,
@@ -455,9 +455,9 @@ impl SharedTaskRegistry {
         SavedResult { result, saved }
     }
 
-    /// Renews a lease by `renew`, which returns its length, and returns the time until the end of
-    /// the lease. If the lease becomes longer than the saved one, the request waits for a save. If
-    /// the save fails or too many requests wait, the saved length applies.
+    /// Renews a lease by `renew`, and returns the time until the lease ends. `renew` returns the
+    /// length of the lease. If the lease becomes longer than the saved one, the request waits for a
+    /// save. If the save fails or too many requests wait, the saved length applies.
     pub(super) fn renew<E: From<RegistryRefusal>>(
         &self,
         task: TaskId,
@@ -479,7 +479,7 @@ impl SharedTaskRegistry {
     }
 
     /// Waits until the store has the present promises of the tasks, and returns the time of the
-    /// wait. Returns an error if a save fails, and without a wait if too many requests wait.
+    /// wait. Returns an error if a save fails, or at once if too many requests wait.
     fn wait_saved(&self, state: MutexGuard<'_, AdmissionState>, tasks: &[TaskId]) -> Result<Nanos, NotSaved> {
         if tasks.iter().all(|task| state.registry.is_saved(*task)) {
             self.shared.unsaved.notify_one();

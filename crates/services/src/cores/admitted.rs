@@ -90,7 +90,7 @@ impl Lease {
                 return;
             }
             begun = Monotonic::now();
-            // The time-out of a renewal leaves time for a further one within the lease.
+            // The time-out of a renewal leaves time for a further renewal within the lease.
             let timeout = (period / 2).clamp(MIN_RENEWAL_TIMEOUT, MAX_RENEWAL_TIMEOUT);
             match self.renewals.with_timeout(timeout).renew(self.task, &self.token, self.requested) {
                 Ok(renewed) => length = Duration::from_nanos(renewed),

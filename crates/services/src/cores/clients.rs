@@ -1,4 +1,4 @@
-//! The client of the running request, for its quotas.
+//! Finds the client of the running request, to which the quotas apply.
 
 use std::cell::RefCell;
 

@@ -90,7 +90,7 @@ fn a_chain_is_reserved_whole_or_not_at_all(make: &MakeTaskRegistry) {
     assert_eq!(registry.commit_chain(chain, OWN, reservation), Err(RegistryRefusal::NotFound));
     assert_eq!((registry.snapshot(reservation).tasks.len(), registry.snapshot(0).counts.reservations_expired), (0, 2));
     assert_eq!(registry.take_ended_tasks(reservation), [promises[0].task, promises[1].task]);
-    // The reservation never ran, so its room is free at once.
+    // No job ran under the lapsed reservation, so its room is free at once.
     let Ok(ChainAdmission::Reserved(chain, _)) = registry.reserve_chain(&three[..2], &client(), OWN, reservation)
     else {
         panic!("two tasks must fit")
@@ -200,7 +200,7 @@ fn a_task_that_the_kernel_refuses_stays_demoted_and_frees_its_share(make: &MakeT
     assert_eq!(registry.renew(task.task, OWN, 2 * lease, 10 * MS), Err(RegistryRefusal::KernelRefused));
     let changed = registry.change_timing(task.task, OWN, Timing::new(MS, 100 * MS), 10 * MS);
     assert_eq!(changed, Err(RegistryRefusal::KernelRefused));
-    // The last job may run until its deadline, so its share is in use until then.
+    // The last job may run until its deadline, so the task's share is in use until then.
     let pinned = TaskRequest { pinned_core: Some(task.core), ..request(60 * MS, 100 * MS) };
     assert!(matches!(registry.admit(&pinned, &client(), OWN, 110 * MS - 1), Ok(TaskAdmission::Rejected(_))));
     promised(registry.admit(&pinned, &client(), OWN, 110 * MS));
@@ -327,10 +327,11 @@ fn a_changed_timing_can_be_changed_again(make: &MakeTaskRegistry) {
         registry.snapshot(at).cores[0].used_by_tasks.0
     };
     assert_eq!([used(MS, 20), used(200 * MS, 10)], [700_000_000, 300_000_000]);
-    // No job has used the timing of 10 ms, which had not begun, so it leaves no share.
+    // No job has used the timing with an execution time of 10 ms, because the timing had not begun.
+    // So the timing leaves no share for a last job.
     assert_eq!(used(210 * MS, 30), 500_000_000);
     assert_eq!(registry.snapshot(300 * MS).cores[0].used_by_tasks.0, 300_000_000);
-    // Even a change to the same timing begins after the last job.
+    // A new timing begins after the last job, even if it equals the old timing.
     promised(registry.change_timing(task, OWN, Timing::new(30 * MS, 100 * MS), 400 * MS));
     promised(registry.change_timing(task, OWN, Timing::new(20 * MS, 100 * MS), 401 * MS));
     assert_eq!(registry.snapshot(401 * MS).cores[0].used_by_tasks.0, 500_000_000);

@@ -79,8 +79,8 @@ mod tests {
             let task = Task { pinned_core: Some(machine.cores[pinned as usize].id), ..task };
             admit(&TaskSet::for_machine(&machine), &machine, &task).unwrap().response.unwrap() / US
         };
-        // A request waits for its own reading and for one more, and the reading of the task itself
-        // also counts as work above it on the manager's core.
+        // A request waits 40 us, for its own reading and for the reading of one request before it.
+        // On the manager's core, the reading also counts as 20 us of work above the task.
         assert_eq!([0, 1].map(|core| response(CorePoolMode::Manager, core)), [1_070, 1_050]);
         assert_eq!([0, 1].map(|core| response(CorePoolMode::LeaderFollowers, core)), [1_070, 1_070]);
         for mode in [CorePoolMode::Bound, CorePoolMode::NoAffinity] {

@@ -40,7 +40,8 @@ struct Entry {
     client: ClientName,
     token: TaskToken,
     state: EntryState,
-    /// `None` before the decision, after a rejection, and while the task is demoted.
+    /// The core of the task; `None` before the decision, after a rejection, and while the task is
+    /// demoted.
     core: Option<CoreId>,
     /// The core that the task has lost, and to which it returns if the core has room.
     home: Option<CoreId>,

@@ -46,11 +46,13 @@ pub(super) fn measurements(pool: Option<&CorePool>) -> idl::Measurements {
             without_task: counts.requests_without_task,
         },
         best_effort: pool.map(CorePool::best_effort_uses).unwrap_or_default().iter().map(reported_use).collect(),
+        led: counts.led,
+        without_thread: counts.without_thread,
     }
 }
 
-/// Returns up to `most` records of jobs from number `first` on, and before them the number from
-/// which to ask next.
+/// Returns the number from which to ask next, and up to `most` records of jobs from number `first`
+/// on.
 pub(super) fn recorded_jobs(pool: Option<&CorePool>, first: u64, most: u32) -> (u64, idl::JobRecords) {
     let Some(pool) = pool else { return (first, Vec::new()) };
     let batch = pool.recorded_jobs(first, usize::try_from(most).unwrap_or(usize::MAX));

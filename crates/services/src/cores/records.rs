@@ -31,7 +31,7 @@ pub(super) struct SavedPromise {
     pub(super) request: TaskRequest,
     pub(super) client: ClientName,
     pub(super) token: TaskToken,
-    /// `None` while the task is demoted.
+    /// The core of the task; `None` while the task is demoted.
     pub(super) core: Option<CoreId>,
     /// The core that the task has lost, and to which it returns if the core has room.
     pub(super) home: Option<CoreId>,

@@ -132,7 +132,7 @@ impl Default for RegistryLimits {
 /// A task that the server has promised to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The task.
+    /// The id of the task.
     pub task: TaskId,
     /// The core that runs the task.
     pub core: CoreId,
@@ -237,7 +237,7 @@ impl fmt::Display for RegistryRefusal {
 
 impl std::error::Error for RegistryRefusal {}
 
-/// The state of a task in a [`BooksSnapshot`].
+/// The state of a task in a [`RegistrySnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
     /// The task is reserved with its chain until this time.
@@ -283,7 +283,7 @@ pub struct TaskRecord {
 /// The use of a core in a [`RegistrySnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreUse {
-    /// The core.
+    /// The id of the core.
     pub core: CoreId,
     /// The share that may be promised; 0 while the core is lost.
     pub capacity: Utilization,
@@ -465,8 +465,8 @@ pub trait TaskRegistry: Send {
     fn next_pending_decision(&mut self, now: Nanos) -> Option<PendingDecision>;
 
     /// Applies the result of a search. If the search found a plan, and the task registry has
-    /// changed since it began, the decision stays pending for another search. After the last
-    /// permitted search, a bounded search decides at once.
+    /// changed since the search began, the decision stays pending for another search. After the
+    /// last permitted search, a bounded search decides at once.
     fn apply_decision(&mut self, decided: CompletedDecision, now: Nanos);
 
     /// Sets the cores of the machine that cannot run tasks at present. Tasks of a lost core move to
@@ -513,8 +513,8 @@ pub trait TaskRegistry: Send {
     }
 
     /// Returns true if the store has the task's promise with its timing and attachment, or if the
-    /// task has no promise and the store has no promise of the task. Always true for a task registry without
-    /// a store.
+    /// task has no promise and the store has no promise of the task. Always true for a task
+    /// registry without a store.
     fn is_saved(&self, _task: TaskId) -> bool {
         true
     }

@@ -28,7 +28,7 @@ pub struct RestoredTasks {
     /// Number of tasks in `tasks` that have no core.
     pub demoted: usize,
     /// Number of tasks in `tasks` whose references have other addresses than before. The clients of
-    /// these tasks get the new references from `outcome`.
+    /// these tasks get the new references from the operation `outcome`.
     pub tasks_with_new_references: usize,
 }
 

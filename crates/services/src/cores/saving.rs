@@ -91,7 +91,7 @@ pub struct PendingSave {
 }
 
 pub(super) enum SaveStep {
-    /// Reads the store, because an earlier step may have changed it although it failed.
+    /// Reads the store, because a failed step may have changed the store.
     Read,
     Commit(Revision, SavedChanges),
 }

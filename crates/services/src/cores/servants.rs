@@ -27,8 +27,8 @@ pub(super) struct TasksServant {
     pub(super) admission: Arc<SharedTaskRegistry>,
     pub(super) poa: Poa,
     pub(super) pool: Option<CorePool>,
-    /// The references of the admission object and of a task that does not exist. Targets must have
-    /// one of their addresses, because they must be objects of this server.
+    /// The references of the admission object and of a task that does not exist. A target must have
+    /// an address of one of these references, because it must be an object of this server.
     pub(super) own: [ObjectRef; 2],
 }
 

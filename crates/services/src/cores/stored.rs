@@ -1,5 +1,5 @@
 //! A [`TaskRegistry`] with a store, which outlives the process. [`MemoryTaskRegistry`] makes the
-//! decisions. Each save writes the difference between their promises and the promises in the store.
+//! decisions. Each save writes the difference between its promises and the promises in the store.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A simulation of a task registry with a store: saves fail or overlap with requests, and processes end at
-//! any time. After each restart the task registry must have exactly the promises of the store. The store
-//! must have every acknowledged promise that has not ended.
+//! A simulation of a task registry with a store: saves fail or overlap with requests, and processes
+//! end at any time. After each restart the task registry must have exactly the promises of the
+//! store. The store must have every acknowledged promise that has not ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

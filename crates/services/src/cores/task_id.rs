@@ -18,7 +18,7 @@ use corelane_sys::process::random_number;
 
 use super::registry::TaskToken;
 
-/// The key of the tags of a server. A store has it, so that task references stay valid.
+/// The key of the tags of a server. The store keeps the key, so that task references stay valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TagKey(pub(super) [u64; 2]);
 

@@ -52,7 +52,7 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
         return true;
     }
     let targets: Vec<CoreId> = plan.moves.iter().map(|step| step.to).collect();
-    // The requests of all tasks are read, including those of tasks on other cores.
+    // The reading of requests counts for all tasks, including those on other cores.
     let tasks = before.iter().map(|(task, _)| task).chain([&plan.task]);
     let mut machine = machine.with_reading_of(tasks).into_owned();
     machine.cores.retain(|core| targets.contains(&core.id));

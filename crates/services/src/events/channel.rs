@@ -54,7 +54,8 @@ const MAX_SPARE_EVENTS: usize = 64;
 type ChannelRouted = Routed<Arc<StoredEvent>, Arc<Peer>>;
 
 thread_local! {
-    /// The empty lists of the thread's last push or expiry, whose memory the next one uses.
+    /// The empty lists of the thread's last push or expiry, whose memory the next push or expiry
+    /// uses.
     static ROUTED: Cell<Option<Box<ChannelRouted>>> = const { Cell::new(None) };
     /// An event without content, whose memory the thread's next push uses.
     static SPARE_EVENT: Cell<Option<Arc<StoredEvent>>> = const { Cell::new(None) };
@@ -70,7 +71,8 @@ pub(super) struct ChannelConfig {
     pub(super) filter_builder: FilterBuilder,
     pub(super) filter_limits: FilterLimits,
     pub(super) cos_events: CosEvents,
-    /// Empty if the supplier's thread calls the push consumers of this process.
+    /// The lanes of the channel. If there are none, the supplier's thread calls the push consumers
+    /// of this process.
     pub(super) lanes: LaneTable,
     schedule: Option<ScheduleConfig>,
     pub(super) current: Option<RtCurrent>,
@@ -107,7 +109,7 @@ pub(super) struct SharedChannel {
     has_queues: AtomicBool,
     /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
     admission: Mutex<()>,
-    /// Never held during an analysis, which can take long.
+    /// The latest refusals. The lock is never held during an analysis, which can take long.
     refusals: Mutex<Refusals>,
     pub(super) config: ChannelConfig,
     pub(super) poa: Poa,
@@ -331,7 +333,7 @@ impl SharedChannel {
     }
 
     /// Removes the proxy of a consumer. Returns false if there is no such proxy. `is_own` is true
-    /// if the consumer itself asks for it.
+    /// if the consumer itself asks to be disconnected.
     pub(super) fn disconnect_consumer(&self, proxy: ProxyId, is_own: bool) -> bool {
         let mut state = self.state.lock();
         let is_called_back = is_own && self.config.calls_back_after_own_disconnect;
@@ -755,8 +757,8 @@ impl Drop for NestedPush {
     }
 }
 
-/// When the servant that owns this value is dropped, the drop ends the channel and settles its
-/// store.
+/// When the servant that owns this value is dropped, ends the channel and waits, for a limited
+/// time, until the channel's queued events have results.
 pub(super) struct ChannelEnd(pub(super) Arc<SharedChannel>);
 
 impl Drop for ChannelEnd {

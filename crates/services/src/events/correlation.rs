@@ -30,7 +30,7 @@ struct Group<E> {
     missing: usize,
     held: Vec<Occurrence<E>>,
     /// The enclosing group to which the held events have gone, and the index of the first of these
-    /// events in that group.
+    /// events in that group; `None` while the group is incomplete.
     moved_to: Option<(usize, usize)>,
 }
 

@@ -31,7 +31,7 @@ pub struct DropCounts {
     pub expired: u64,
     /// The consumer had suspended its connection.
     pub suspended: u64,
-    /// The call of the consumer failed. The consumer may nevertheless have received the set.
+    /// The call to the consumer failed. The consumer may nevertheless have received the set.
     pub failed: u64,
     /// The set was queued when the consumer was disconnected.
     pub disconnected: u64,
@@ -95,7 +95,7 @@ impl DropCounts {
 pub struct DeliveryCounts {
     /// Sets that the consumer's filter has passed, and gap events.
     pub routed: u64,
-    /// Sets whose call has succeeded, or that the consumer has pulled. A call of a consumer of
+    /// Sets whose call has succeeded, or that the consumer has pulled. A call to a consumer of
     /// TAO's Real-time Event Service in another process is oneway, and succeeds when the transport
     /// has the set.
     pub delivered: u64,

@@ -91,7 +91,7 @@ pub enum FilterExpressionError {
     Malformed {
         /// The place in the text: the number of the character, counted from 1.
         column: usize,
-        /// The reason.
+        /// The reason why the text is not an expression.
         reason: String,
     },
     /// The expression describes a filter that is not permitted.

@@ -31,8 +31,9 @@ const MAX_CHANNELS: usize = 64;
 /// omniEvents: `InsName` is the channel's name and plain key, `MaxQueueLength` the maximum number
 /// of events in a queue, `MaxNumProxies` the maximum number of consumers, `PullRetryPeriod_ms` (or
 /// `PullRetryPeriod` in seconds) the time between two questions to a supplier. `CyclePeriod_ns` has
-/// no effect, because a channel passes events on at once. A `FilterId` that is not empty cannot be
-/// met. `CorelaneDurable` asks for a [durable channel](Self::durable). Other criteria are ignored.
+/// no effect, because a channel passes events on at once. A `FilterId` that is not empty raises
+/// CannotMeetCriteria. `CorelaneDurable` asks for a [durable channel](Self::durable). Other
+/// criteria are ignored.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +82,7 @@ impl EventChannelFactory {
     /// a channel keeps its events in this store. After a restart, the program must serve the
     /// channels of [`EventStore::channels`](EventStore::channels) itself. Any client that reaches
     /// the factory may use the room of the store, within its [limits](super::EventStoreLimits).
-    /// Default: no store, and the criterion cannot be met.
+    /// Default: no store; the criterion then raises CannotMeetCriteria.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));

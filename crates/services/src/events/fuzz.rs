@@ -29,8 +29,8 @@ pub fn event_filters(input: &[u8]) {
     let Ok(filter) = EventFilter::build(builder, &headers, &limits) else { return };
     let nodes = filter.nodes().len();
     assert!(nodes <= headers.len() + 1);
-    // The filter's dependencies also name a group that is implicit in the input. So they may exceed
-    // the input's number and depth.
+    // The filter's dependencies also name a group that is implicit in the input. So they may be
+    // more, and nested more deeply, than those of the input.
     let wider = FilterLimits { max_depth: usize::MAX, max_dependencies: usize::MAX, ..limits };
     let is_deepest = FilterLimits::MAX_SUPPORTED_DEPTH <= headers.len();
     let again = EventFilter::build(FilterBuilder::Prefix, filter.dependencies().headers(), &wider);

@@ -15,8 +15,8 @@ type Key = (i32, i32);
 
 const EVERYTHING: Key = (0, 0);
 
-/// A list of the index: the consumers whose filters have a key of the described form. There are
-/// separate lists for events with the type 0 or the source 0, which are wildcards.
+/// A list of the index: the consumers whose filters have a key of the form that the variant names.
+/// There are separate lists for events with the type 0 or the source 0, which are wildcards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum ListName {
     Exact(i32, i32),

@@ -19,10 +19,10 @@ const MAX_LANES: usize = 16;
 /// ```
 /// use corelane_services::events::{EventChannel, EventLane, EventType};
 ///
-/// // `rt_info` 1 names events of 20 Hz, `rt_info` 2 events of 5 Hz. Events of the type 40 belong
-/// to // the first lane even if their suppliers name no `rt_info`. let fast =
-/// EventLane::new(1).event_type(EventType(40)); let channel = EventChannel::builder().lanes([fast,
-/// EventLane::new(2)]);
+/// // `rt_info` 1 names events of 20 Hz, `rt_info` 2 events of 5 Hz. Events of the type 40 belong to
+/// // the first lane even if their suppliers name no `rt_info`.
+/// let fast = EventLane::new(1).event_type(EventType(40));
+/// let channel = EventChannel::builder().lanes([fast, EventLane::new(2)]);
 /// # let _ = channel;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,14 +69,14 @@ impl EventLane {
 ///
 /// `ceiling` is the highest priority that calls from other machines may carry. The ORB refuses
 /// their calls above it with NO_PERMISSION, and their oneway pushes above it are lost. `None`
-/// permits them the lowest lane's priority only ([`LaneConfig::max_request_priority`]).
+/// permits such calls only the priority of the lowest lane ([`LaneConfig::max_request_priority`]).
 ///
 /// A thread of the pool calls a consumer in the channel's process itself only if the consumer's POA
 /// has these policies, too. Otherwise a thread of the consumer's pool runs the push.
 ///
-/// A call that waits keeps the calls to its lane waiting. So the policies are not for durable
-/// channels, whose pushes wait for the disk, and a channel that consumers pull from needs
-/// [`max_waiting_pulls(0)`](super::EventChannelBuilder::max_waiting_pulls).
+/// A lane has one thread, so a call that waits delays all later calls to the lane. Do not use the
+/// policies for a durable channel, whose pushes wait for the disk. A channel that consumers pull
+/// from needs [`max_waiting_pulls(0)`](super::EventChannelBuilder::max_waiting_pulls).
 ///
 /// ```
 /// use corelane::Orb;
@@ -163,8 +163,8 @@ impl LaneTable {
         Ok(())
     }
 
-    /// Returns the lane of each event type that the lanes list, for suppliers that name no lane.
-    /// The most urgent lane counts.
+    /// Returns the lane of each event type that the lanes list, for suppliers that name no lane. If
+    /// several lanes list a type, the most urgent of them gets it.
     pub(super) fn by_type(&self) -> HashMap<i32, usize> {
         let types = |(lane, settings): (usize, &EventLane)| {
             settings.event_types.iter().map(move |event_type| (event_type.0, lane)).collect::<Vec<_>>()

@@ -27,6 +27,7 @@
 //!   that it publishes; the channel drops others.
 //! - A deadline that expires keeps its schedule; TAO starts its period again.
 
+pub mod backbone;
 mod channel;
 mod correlation;
 mod counts;

@@ -22,7 +22,7 @@ pub(super) enum PeerObject {
     CosPullConsumer(cos::PullConsumerRef),
     CosPullSupplier(cos::PullSupplierRef),
     Gateway(GatewayPeer),
-    /// A peer that wants no disconnect callback.
+    /// The peer has no object, and so gets no disconnect callback.
     Nil,
 }
 

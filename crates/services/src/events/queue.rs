@@ -298,9 +298,9 @@ mod tests {
         std::iter::from_fn(|| queue.pop(0, |_, _| panic!("nothing expires"))).map(|(set, _)| set).collect()
     }
 
-    /// Pushes sets, each given as number, size in bytes, event type and urgency. Returns the numbers of
-    /// the sets that are left, the counts of dropped and of replaced sets, and true if no push demanded
-    /// a disconnection.
+    /// Pushes sets, each given as number, size in bytes, event type and urgency. Returns the
+    /// numbers of the sets that are left, the counts of dropped and of replaced sets, and true if
+    /// no push demanded a disconnection.
     fn filled(policy: OverflowPolicy, sets: &[(u32, usize, i32, usize)]) -> (Vec<u32>, (u64, u64), bool) {
         let mut queue = DeliveryQueue::default();
         let (mut dropped, mut replaced, mut is_kept) = (0, 0, true);

@@ -248,7 +248,7 @@ fn groups_of(sets: &[DeliverySetArrival]) -> Vec<Vec<usize>> {
     }
 }
 
-/// Returns the number of sets in 10^18 ns; the maximum if there is no bound.
+/// Returns the number of sets in 10^18 ns; `u128::MAX` if there is no bound.
 fn rate(sets: &[DeliverySetArrival]) -> u128 {
     let of_set = |set: &DeliverySetArrival| match set.trigger {
         DeliveryTrigger::Timeout(TimeoutKind::Once, _) => Some(0),

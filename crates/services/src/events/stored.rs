@@ -26,7 +26,8 @@ pub(super) const HEADER_BYTES: usize = 64;
 /// advance, which would copy them.
 const MIN_SHARED_BYTES: usize = 16 << 10;
 
-/// The type and source of the events of CORBA's Event Service, which have neither.
+/// The type and source that the channel gives to events of CORBA's Event Service, which have
+/// neither.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CosEvents {
     pub(super) event_type: EventType,
@@ -37,6 +38,10 @@ pub(super) struct CosEvents {
 /// Maximum nesting of the values of a stored event. Readers decode it inside other values, with the
 /// default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
+
+/// Flags of an event in a store.
+const IS_LITTLE_ENDIAN: u8 = 1;
+const HAS_PASSAGE: u8 = 2;
 
 /// Maximum size in bytes of the memory that a thread keeps for the encoded data of its next event.
 const MAX_SPARE_OCTETS: usize = 64 << 10;
@@ -208,14 +213,21 @@ impl StoredEvent {
         self.bytes();
     }
 
-    /// Returns the event in the form of a durable channel's store: the octet 1 for little-endian or
-    /// 0 for big-endian, and the event in CDR with UTF-8 and UTF-16. Refuses an event that readers
-    /// with the default limits could not decode.
+    /// Returns the event in the form of a durable channel's store: an octet of flags (1:
+    /// little-endian, 2: with a passage), the passage if a gateway has brought the event, and the
+    /// event, in CDR with UTF-8 and UTF-16. Refuses an event that readers with the default limits
+    /// could not decode.
     pub(super) fn to_octets(&self) -> Result<Vec<u8>, CdrError> {
         let mut encoder = Encoder::new();
         encoder.set_code_sets(CodeSets::UTF8_UTF16);
+        let passage = self.passage.get();
+        if let Some(Passage { path, number }) = passage {
+            path.encode(&mut encoder)?;
+            number.encode(&mut encoder)?;
+        }
         self.event.encode(&mut encoder)?;
-        let mut octets = vec![u8::from(Endian::NATIVE == Endian::Little)];
+        let is_little = if Endian::NATIVE == Endian::Little { IS_LITTLE_ENDIAN } else { 0 };
+        let mut octets = vec![is_little | if passage.is_some() { HAS_PASSAGE } else { 0 }];
         octets.extend(encoder.to_vec());
         if has_parts(&self.event.data.any_value) {
             let limits = Limits { max_nesting: MAX_STORED_NESTING, ..Limits::default() };
@@ -224,7 +236,9 @@ impl StoredEvent {
         Ok(octets)
     }
 
-    pub(super) fn event_of_octets(octets: &[u8]) -> Result<rtec::Event, CdrError> {
+    /// Returns the event of a store's record, and its passage, which is empty for an event that no
+    /// gateway has brought.
+    pub(super) fn event_of_octets(octets: &[u8]) -> Result<(rtec::Event, Passage), CdrError> {
         decode(octets, &Limits::default())
     }
 
@@ -289,11 +303,18 @@ pub(super) fn value_of(event: &rtec::Event) -> Result<Any, SystemException> {
     if is_null(&event.data.any_value) { Any::new(event) } else { Ok(event.data.any_value.clone()) }
 }
 
-fn decode(octets: &[u8], limits: &Limits) -> Result<rtec::Event, CdrError> {
-    let (order, octets) = octets.split_first().ok_or(CdrError::UnsupportedForm)?;
-    let endian = if *order == 0 { Endian::Big } else { Endian::Little };
+fn decode(octets: &[u8], limits: &Limits) -> Result<(rtec::Event, Passage), CdrError> {
+    let (flags, octets) = octets.split_first().ok_or(CdrError::UnsupportedForm)?;
+    if flags & !(IS_LITTLE_ENDIAN | HAS_PASSAGE) != 0 {
+        return Err(CdrError::UnsupportedForm);
+    }
+    let endian = if flags & IS_LITTLE_ENDIAN == 0 { Endian::Big } else { Endian::Little };
     let mut decoder = Decoder::new(octets, endian).with_limits(limits).with_code_sets(CodeSets::UTF8_UTF16);
-    rtec::Event::decode(&mut decoder)
+    let passage = match flags & HAS_PASSAGE {
+        0 => Passage::default(),
+        _ => Passage { path: Cdr::decode(&mut decoder)?, number: Cdr::decode(&mut decoder)? },
+    };
+    Ok((rtec::Event::decode(&mut decoder)?, passage))
 }
 
 /// Returns false for null and for values of simple types, which contain no other values.
@@ -399,6 +420,25 @@ pub(super) fn write_events(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stored_event_keeps_its_passage() {
+        let data = RtecEventData { payload: vec![7; 40].into(), ..RtecEventData::default() };
+        let event = rtec::Event { header: rtec::EventHeader { ttl: 3, ..rtec::EventHeader::default() }, data };
+        for passage in [Passage::default(), Passage { path: vec![1, u64::MAX], number: 9 }] {
+            let stored = match passage.path.is_empty() {
+                true => StoredEvent::of(event.clone()),
+                false => StoredEvent { passage: OnceLock::from(passage.clone()), ..StoredEvent::of(event.clone()) },
+            };
+            let octets = stored.to_octets().unwrap();
+            let (read, found) = StoredEvent::event_of_octets(&octets).unwrap();
+            assert_eq!((read.header, &read.data.payload[..], found), (event.header, &[7; 40][..], passage));
+            for length in 0..octets.len() {
+                assert!(StoredEvent::event_of_octets(&octets[..length]).is_err());
+            }
+            assert!(StoredEvent::event_of_octets(&[&[octets[0] | 4], &octets[1..]].concat()).is_err());
+        }
+    }
 
     #[test]
     fn memory_of_encoded_data_is_used_again() {

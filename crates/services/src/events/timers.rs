@@ -76,9 +76,9 @@ impl Timers {
         self.heap.first().map(|key| self.timers[*key].due_at)
     }
 
-    /// Returns the first timer that is due, if there is one. A periodic timer is armed for its
-    /// first expiry after `now`, a whole number of periods after the returned expiry; any other
-    /// timer is disarmed.
+    /// Takes the first timer that is due, if there is one, and returns its expiry. A periodic timer
+    /// is armed for its first expiry after `now`, a whole number of periods after the returned
+    /// expiry; any other timer is disarmed.
     pub(super) fn pop_due(&mut self, now: Nanos) -> Option<ExpiredTimer> {
         let key = *self.heap.first()?;
         let Timer { owner, kind, delay, due_at, .. } = self.timers[key];

@@ -25,7 +25,8 @@ impl ChangeLog {
         ChangeLog { limits, kept: VecDeque::new(), size: 0, next: 0, is_watched: false }
     }
 
-    /// Returns the number of the next change. The log keeps changes from the first call on.
+    /// Makes the log keep changes from now on, unless it does already. Returns the number of the
+    /// next change.
     pub(super) fn watch(&mut self) -> u64 {
         self.is_watched = true;
         self.next

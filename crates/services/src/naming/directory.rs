@@ -196,15 +196,16 @@ impl Directory {
         Some(self.store.as_ref()?.store.backup(path))
     }
 
-    /// Returns the random number of this run of the server, and the number of the next change. The
-    /// log records changes from the first call on.
+    /// Makes the log record changes from now on, unless it does already. Returns the random number
+    /// of this run of the server, and the number of the next change.
     pub(super) fn last_change(&self) -> (u64, u64) {
         (self.run, self.changes.lock().watch())
     }
 
     /// Returns the changes from number `start` on, within `limits`, and the number after the last
     /// of them. If there is no such change yet, waits for one until `deadline`. Returns `None` if
-    /// `run` is not this run of the server, or if [`ChangeLog::after`] does.
+    /// `run` is not this run of the server, or if the log no longer has all changes from `start` on
+    /// ([`ChangeLog::after`]).
     pub(super) fn changes_after(
         &self,
         (run, start): (u64, u64),
@@ -419,8 +420,8 @@ impl Stored {
     }
 }
 
-/// The head while a thread runs a batch. The drop, even during a panic, returns the head and the
-/// results to the queue.
+/// The state and the revision while a thread runs a batch. The drop, even during a panic, returns
+/// them and the results to the queue.
 struct Turn<'d> {
     directory: &'d Directory,
     number: usize,

@@ -1,5 +1,5 @@
 //! Binding iterators: the positions of clients in lists of bindings. At a maximum, for a client or
-//! in total, a new iterator ends the least recently used one.
+//! in total, a new iterator ends the least recently used iterator.
 //!
 //! Times are durations since any fixed instant.
 

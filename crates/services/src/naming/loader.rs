@@ -18,7 +18,7 @@ const CHUNK_SIZE: usize = 64 << 10;
 pub(super) struct Loader {
     state: State,
     context: ContextId,
-    /// The bindings of the context, or of each part of it.
+    /// One run with all bindings of the context, or a run for each of its parts.
     parts: Vec<BindingRun>,
 }
 
@@ -112,8 +112,8 @@ impl BindingRun {
         self.places.push(Place { hash, chunk: (self.chunks.len() - 1) as u32, start, end });
     }
 
-    /// Returns the chunk for a block of this size. Chunks are smaller than 2^32 octets, as blocks
-    /// are.
+    /// Returns the last chunk, or a new one if the last has no room for a block of this size.
+    /// Chunks are smaller than 2^32 octets, as blocks are.
     fn chunk_for(&mut self, size: usize) -> &mut Vec<u8> {
         if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < size) {
             self.chunks.push(Vec::with_capacity(size.max(CHUNK_SIZE)));

@@ -148,7 +148,8 @@ fn decode_target(value: &[u8]) -> Result<BindingTarget, BadRecord> {
     }
 }
 
-/// Returns a target whose reference is in the byte order of this machine.
+/// Returns the target of a binding. Returns `None` if the value is damaged, or its reference is in
+/// the other byte order.
 fn borrow_target(value: &[u8]) -> Option<BoundTarget<'_>> {
     let is_native = |order: u8, reference| order == NATIVE_ORDER && check_reference(reference).is_ok();
     match value {

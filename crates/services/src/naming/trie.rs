@@ -145,9 +145,9 @@ fn expected_index<L: Leaf>(leaf: &L, depth: u32, hash: u64) -> usize {
     ((u128::from(below) * leaf.len() as u128) >> u64::BITS) as usize
 }
 
-/// Searches a leaf at `depth`. Returns the index of the item or, as an error, the index where it
-/// would be. The search begins at the expected index, because in a large map each cache line that
-/// it reads is fetched from memory.
+/// Searches a leaf at `depth`. `Ok` is the index of the item, and `Err` the index at which the item
+/// would be. The search begins at the expected index, because each cache line of a large map that a
+/// search reads is fetched from memory.
 fn search<L: Leaf>(leaf: &L, depth: u32, hash: u64, key: L::Key<'_>) -> Result<usize, usize> {
     let mut at = expected_index(leaf, depth, hash);
     while at > 0 && leaf.hash_at(at - 1).is_some_and(|other| other >= hash) {
@@ -239,8 +239,8 @@ impl<L: Leaf> Trie<L> {
 }
 
 impl<T: TrieItem> Trie<Arc<[(u64, T)]>> {
-    /// Returns the item with this key, to be modified in place; `None` without such an item. Nodes on its
-    /// path that another version of the trie shares are copied first.
+    /// Returns the item with this key, to be modified in place; `None` without such an item. Nodes
+    /// on its path that another version of the trie shares are copied first.
     pub(super) fn get_mut(&mut self, hash: u64, key: T::Key) -> Option<&mut T> {
         self.get(hash, key)?;
         let mut child = &mut self.root;
@@ -306,7 +306,8 @@ fn build<L: Leaf>(items: &[(u64, &L::Item)], depth: u32) -> Child<L> {
     })))
 }
 
-/// Removes an item that is present.
+/// Removes the item with this key. The trie must contain the item: otherwise the nodes on its path
+/// would be copied in vain.
 fn remove_from<L: Leaf>(child: &mut Child<L>, depth: u32, hash: u64, key: L::Key<'_>) {
     match child {
         Child::Empty => {}

@@ -18,7 +18,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct StoreFile {
     backend: Box<dyn StorageBackend>,
-    /// A duplicate of the backend's file, if the file is locked as a whole too.
+    /// A duplicate of the backend's file, if the whole file is locked too. The drop unlocks the
+    /// file through it.
     locked: Option<File>,
 }
 
@@ -65,8 +66,8 @@ impl StoreFile {
     ///
     /// A file of the file system is written page by page. One large write would make the kernel
     /// keep the pages together, and examine all of them at each later write and sync of one (large
-    /// folios of ext4). The kernel may keep the earlier content together in this way, so it is
-    /// removed first.
+    /// folios of ext4). The kernel may keep the earlier content together in this way, so the
+    /// earlier content is removed first.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
         let is_of_file_system = self.locked.is_some();
         if is_of_file_system {
@@ -91,7 +92,8 @@ impl StoreFile {
 
 impl Drop for StoreFile {
     /// Unlocks the file explicitly. While another thread starts a process, the new process has
-    /// duplicates of all descriptors, so to close them here does not yet release the locks.
+    /// duplicates of all descriptors, so closing the descriptors here does not yet release the
+    /// locks.
     fn drop(&mut self) {
         let _ = self.backend.unlock_range(Bound::Unbounded, Bound::Unbounded);
         let _ = self.backend.close();

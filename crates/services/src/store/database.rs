@@ -39,8 +39,8 @@ pub(super) const FORMAT: &str = "file format";
 /// Name of the number that each checkpoint increases.
 pub(super) const GENERATION: &str = "log generation";
 pub(super) const LOG_ID: &str = "log id";
-/// Name of the random number that identifies a store. A backup gets a new one. Stores of earlier
-/// versions have none.
+/// Name of the random number that identifies a store. A backup gets another number. Stores of
+/// earlier versions have no number.
 pub(super) const STORE_ID: &str = "store id";
 pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("corelane store texts");
 
@@ -137,8 +137,8 @@ impl Drop for OpenDatabase {
 }
 
 /// The records as of a checkpoint. Later checkpoints of the same opening do not change the pages of
-/// these records. Reading them takes no lock that a checkpoint holds over a sync; beginning a
-/// transaction of redb does.
+/// these records. Reading the records takes no lock that a checkpoint holds during a sync, but
+/// beginning a transaction of redb does.
 pub(super) struct Snapshot {
     records: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     database: Arc<OpenDatabase>,
@@ -197,8 +197,8 @@ pub(super) fn changes_of(pending: &PendingChanges) -> impl Iterator<Item = Recor
     })
 }
 
-/// Returns the changes of keys from `from` on, in the order of their keys. If both have a change of
-/// a key, the one in `newer` is returned.
+/// Returns the changes of keys from `from` on, in the order of their keys. If both maps have a
+/// change of a key, returns the change in `newer`.
 fn merged<'c>(
     [older, newer]: [&'c PendingChanges; 2],
     from: &'c [u8],

@@ -1,10 +1,11 @@
 //! A store in a file: the embedded database redb, and a write-ahead log beside it while the store
 //! is open.
 //!
-//! A synced commit goes to the log with one sync; a commit of the database takes two. A checkpoint
-//! writes the log's changes to the database, when a part of the log is full, when the store is
-//! opened or closed, and after errors. It saves the state of the database's allocator (quick
-//! repair), so opening a file never scans the whole file.
+//! A synced commit goes to the log with one sync; a commit of the database takes two. The log has
+//! two parts, which take commits in turn. A checkpoint writes the log's changes to the database,
+//! when one of the two parts is full, when the store is opened or closed, and after errors. It
+//! saves the state of the database's allocator (quick repair), so opening a file never scans the
+//! whole file.
 //!
 //! A separate thread makes the checkpoint of a full part, while commits continue in the other part.
 //! Without errors, a commit waits for the checkpoint only if both parts are full, or if the batch
@@ -71,11 +72,11 @@ pub struct RecordFormat {
 /// A store in a file, with a write-ahead log beside it while the store is open.
 ///
 /// The store appends each commit to the log, `names.db.wal` beside the file `names.db`, with one
-/// sync of the disk. The log has 2 MiB. A checkpoint moves the log's changes to the file. This
-/// happens when a half of the log is full, beside further commits, and when the store is opened or
-/// dropped. The drop also removes the log. After `kill -9` or a power failure the next process that
-/// opens the store needs both files; without the log, [`open`](Self::open) fails.
-/// [`backup`](Store::backup) writes one file with all records.
+/// sync of the disk. The log has 2 MiB, in two parts. A checkpoint moves the log's changes to the
+/// file. This happens when one part is full, while commits continue in the other, and when the
+/// store is opened or dropped. The drop also removes the log. After `kill -9` or a power failure
+/// the next process that opens the store needs both files; without the log, [`open`](Self::open)
+/// fails. [`backup`](Store::backup) writes one file with all records.
 ///
 /// Readers wait neither for a commit nor for a checkpoint, unless the disk has failed.
 ///
@@ -90,7 +91,7 @@ struct SharedStore {
     writer: Mutex<Writer>,
     /// Notified when a checkpoint beside commits ends.
     checkpointed: Condvar,
-    /// `None` if the store is over backends.
+    /// The path of the database; `None` for a store over backends.
     path: Option<PathBuf>,
     kind: RecordFormat,
     /// The file of the database. It is locked.
@@ -99,10 +100,10 @@ struct SharedStore {
 
 /// The state that readers see.
 struct View {
-    /// `None` after an error, until the database is opened again.
+    /// The records as of a checkpoint; `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
-    /// The last change of each key in the full part of the log, which a checkpoint writes to the
-    /// database or was to write; `None` is a deletion.
+    /// The last change of each key in the part of the log that is full. A checkpoint writes these
+    /// changes to the database; after an error, the next one does. A value of `None` is a deletion.
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
@@ -115,8 +116,8 @@ struct Writer {
     database: Option<Arc<OpenDatabase>>,
     /// Openings for reading, which some readers may still use.
     previews: Vec<Weak<OpenDatabase>>,
-    /// `None` before the first checkpoint, and after an error of the log; a new log then begins
-    /// before the next commit.
+    /// The log that takes commits; `None` before the first checkpoint, and after an error of the
+    /// log; a new log then begins before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
     /// True if the database names a log.
@@ -420,7 +421,7 @@ impl SharedStore {
     }
 
     /// Makes a checkpoint of all changes. If an error ends the log, begins a new log, which writes
-    /// them once more.
+    /// the changes once more.
     fn checkpoint_or_begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let log_id = writer.log.as_ref().map(WriteAheadLog::id);
         match self.checkpoint(writer, None, log_id) {
@@ -439,9 +440,9 @@ impl SharedStore {
         database.snapshot(self.path())
     }
 
-    /// Begins the next generation in the other part of the log, and a thread that writes the
-    /// changes of the full part to the database. The last checkpoint must have succeeded, so that
-    /// the database does not need the other part.
+    /// Begins the next generation in the part of the log that is not full, and a thread that writes
+    /// the changes of the full part to the database. The last checkpoint must have succeeded, so
+    /// that the database does not need the part that is overwritten.
     fn start_checkpoint(self: &Arc<Self>, writer: &mut Writer) {
         let database = self.database(writer);
         let generation = writer.generation.wrapping_add(1);
@@ -456,7 +457,8 @@ impl SharedStore {
             Arc::clone(&view.written)
         };
         let Ok(database) = database else {
-            // Commits continue in the other part of the log. A later checkpoint opens the database.
+            // Commits continue in the part of the log that is not full. A later checkpoint opens
+            // the database.
             writer.needs_both_parts = true;
             return;
         };
@@ -505,8 +507,8 @@ impl SharedStore {
             }
             _ => {
                 writer.needs_both_parts = true;
-                // If it is not current, a reader has opened the database again, and this opening
-                // has no access any more.
+                // If `database` is not current, a reader has opened the database again, and this
+                // opening has no access any more.
                 if is_current {
                     let _ = self.read_again(writer);
                 }
@@ -667,8 +669,8 @@ impl Store for FileStore {
                 writer = shared.checkpointed.wait(writer);
                 continue;
             }
-            // The batch is in none of the checkpoints before its own, so it has not been applied if
-            // one of them fails.
+            // The checkpoints that may come first do not contain the batch, so the batch has not
+            // been applied if one of them fails.
             if writer.log.is_none() {
                 shared.begin_log(&mut writer)?;
             } else if !writer.needs_both_parts && WriteAheadLog::can_take(batch) {

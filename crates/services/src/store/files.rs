@@ -39,7 +39,7 @@ pub(super) struct LogFile {
     pub(super) file: Arc<StoreFile>,
     /// True if the store may write over the contents.
     pub(super) is_own: bool,
-    /// `None` if the log is not a file.
+    /// The identity of the file; `None` if the log is not a file.
     id: Option<FileId>,
 }
 

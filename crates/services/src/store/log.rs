@@ -150,8 +150,8 @@ impl WriteAheadLog {
         self.id
     }
 
-    /// Calls `visit` for each commit that a database of this generation and revision lacks, in
-    /// order. Returns the last revision.
+    /// Calls `visit` for each change, in order, in the commits that a database of this generation
+    /// and revision lacks. Returns the last revision.
     pub(super) fn replay(
         &self,
         generation: u64,
@@ -271,8 +271,8 @@ fn checksum(id: u64, rest: &[u8]) -> u32 {
 }
 
 /// Calls `visit` for each change in the entries of `generation` whose revisions follow `revision`
-/// without a gap, up to the first damaged or other entry. Returns the last revision. `octets` are a
-/// part of the log.
+/// without a gap, up to the first damaged or other entry. Returns the last revision. `octets` are
+/// one of the log's parts.
 fn replay(
     mut octets: &[u8],
     id: u64,
@@ -444,7 +444,8 @@ mod tests {
         let values: Vec<_> = found.into_iter().map(|(_, value)| value.unwrap()).collect();
         assert_eq!(values, [b"1", b"2", b"3"]);
         assert_eq!(log.replay(2, Revision(2), |_| ()).unwrap(), Ok(Revision(3)));
-        // The second entry of the first generation is lost.
+        // The second entry of the first generation is lost, so the entry of the second generation
+        // has a gap before it and is not replayed.
         log.restart(1);
         log.append(Revision(1), &change(b"4")).unwrap();
         log.file.write(log.end as u64, &[0; HEAD]).unwrap();

@@ -140,7 +140,8 @@ impl Disk {
         self.contents().locked = [false; FILES];
     }
 
-    /// Begins a new log of operations. Earlier operations are never lost.
+    /// Begins a new log of operations. A later [`cut`](Self::cut) loses none of the earlier
+    /// operations.
     pub(crate) fn start_log(&self) {
         let mut contents = self.contents();
         contents.bases = contents.images.clone();

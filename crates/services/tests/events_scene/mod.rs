@@ -99,7 +99,7 @@ pub(crate) struct Recorder {
     pub(crate) sets: Arc<Inbox<Vec<Event>>>,
     pub(crate) values: Arc<Inbox<Any>>,
     pub(crate) disconnects: Arc<Inbox<&'static str>>,
-    /// Runs in each push.
+    /// The action of the consumer in each push, after the event is recorded.
     pub(crate) in_push: Box<dyn Fn(Pushed<'_>) + Send + Sync>,
     pub(crate) in_disconnect: Box<dyn Fn() + Send + Sync>,
 }

@@ -20,7 +20,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("record {number:03}").into_bytes()
 }
 
-/// Sets all records in one batch, which is larger than a part of the log.
+/// Sets all records in one batch, which is larger than either of the log's two parts and so goes to
+/// the database.
 fn set(store: &dyn Store, after: Revision, size: usize, value: u8) -> Result<Revision, StoreError> {
     let value = vec![value; size];
     let keys: Vec<_> = (0..COUNT).map(key).collect();
@@ -56,7 +57,7 @@ fn read_slowly(store: &dyn Store, beside: impl FnOnce()) -> Result<Records, Stor
     Ok(records)
 }
 
-/// Replaces all records several times, so that redb uses the pages of the replaced ones again.
+/// Replaces all records several times, so that redb uses the pages of the replaced records again.
 /// Returns the last revision.
 fn replace_often(store: &dyn Store, mut revision: Revision) -> Revision {
     for value in 2..8 {
@@ -189,7 +190,8 @@ fn commits_survive_a_checkpoint_in_doubt() {
     for operations in 0..40 {
         let (disk, mut revision, mut expected) = closed_store(SMALL);
         let store = open(&disk);
-        // One half of the log takes 104 values, which are about 121 commits with deletions.
+        // One of the log's two parts takes 104 values, which are about 121 commits with deletions.
+        // So the next commits begin a checkpoint.
         fill(&store, &mut revision, &mut expected, 118).unwrap();
         disk.fail_once_after(operations);
         let mut refused = 0;

@@ -45,7 +45,8 @@ pub fn mtu(name: &str) -> io::Result<u32> {
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// A setting of an interface that moves work on packets, as `ethtool -K` changes it.
+/// A setting that lets the interface, or the kernel's driver code, do work on packets (`ethtool
+/// -K`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// The interface computes the checksums of sent packets (`ethtool -K IF tx`).

@@ -1,4 +1,4 @@
-//! Input and output: system calls, descriptors, sockets, programs in the kernel.
+//! Input and output: system calls, descriptors, sockets, BPF programs.
 
 pub mod bpf;
 pub mod deferred_close;

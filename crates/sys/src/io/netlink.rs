@@ -117,7 +117,7 @@ impl Netlink {
     }
 }
 
-/// Adds the bodies of the answers to request `number`. Returns true after the last one.
+/// Adds the bodies of the answers to request `number`. Returns true after the last answer.
 fn take_answers(mut received: &[u8], number: u32, answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     while let Some((header, rest)) = received.split_at_checked(HEADER) {
         let length = usize::try_from(read_u32_at(header, 0).unwrap_or(0)).unwrap_or(0);

@@ -4,6 +4,7 @@ pub mod alloc;
 pub mod buffer;
 pub mod erased;
 pub mod memory;
+pub mod plain;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod sealed;

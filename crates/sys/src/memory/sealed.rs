@@ -193,7 +193,8 @@ fn whole_pages(length: usize) -> io::Result<usize> {
     length.checked_next_multiple_of(page_size()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// A sealed file's bytes in the memory of this process, behind `head` bytes of its own.
+/// A sealed file's bytes in the memory of this process, behind `head` bytes that belong to this
+/// process alone.
 struct MappedFile {
     range: AddressRange,
     head: usize,
@@ -426,7 +427,7 @@ mod tests {
         octets.0.file.fd.try_clone().unwrap()
     }
 
-    /// Returns a file of `length` bytes with pages for the first `written` ones.
+    /// Returns a file of `length` bytes with pages for its first `written` bytes.
     fn file(length: usize, written: usize, seals: libc::c_int) -> OwnedFd {
         let flags = libc::MFD_ALLOW_SEALING | libc::MFD_CLOEXEC;
         // SAFETY: the name is a constant, NUL-terminated string; nothing else owns the descriptor.
@@ -497,7 +498,8 @@ mod tests {
         assert!(message.spare_capacity().is_empty());
         assert_eq!((message.capacity(), message.committed_bytes()), (9_006, 9_006));
         assert_eq!(SealedFile::containing(&message[6..]).unwrap().id(), lent.0.file.id);
-        // A second message gets another mapping while the first one exists, and later the same one.
+        // The second message gets another mapping, because the first message exists. Dropped
+        // messages leave their mappings for later messages.
         let other = lent.message([b"", b"second"], 10_000).unwrap();
         assert!(other[6..] == *octets.as_ref() && message[..6] == *b"header");
         let places = [&message, &other].map(|buffer| buffer[6..].as_ptr().addr());

@@ -56,7 +56,8 @@ impl Guarantee {
                  balances over.",
         deadline_class,
     );
-    /// Locks with a monotonic deadline inherit priorities.
+    /// The holder of a lock inherits the priority of the threads that wait for the lock with a
+    /// monotonic deadline.
     pub const PRIORITY_INHERITANCE: Guarantee = Guarantee::new(
         "priority-inheritance",
         "Locks that wait until a monotonic deadline hand priority to their holder (FUTEX_LOCK_PI2).",

@@ -41,7 +41,7 @@ pub struct ProbeRecord {
     pub passed_at_ns: u64,
     /// Name of the point.
     pub point: &'static str,
-    /// Id of the request, or 0.
+    /// Id of the request; 0 if the point has no id.
     pub id: u64,
 }
 

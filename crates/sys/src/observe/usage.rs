@@ -23,7 +23,7 @@ pub struct ResourceUsage {
 /// Returns the resources used by all threads of the process, including threads that have ended.
 ///
 /// # Errors
-/// No error occurs on Linux.
+/// Only if a filter of system calls forbids getrusage(2).
 pub fn process_usage() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_SELF)
 }
@@ -31,7 +31,7 @@ pub fn process_usage() -> io::Result<ResourceUsage> {
 /// Returns the resources used by the calling thread.
 ///
 /// # Errors
-/// No error occurs on Linux.
+/// Only if a filter of system calls forbids getrusage(2).
 pub fn thread_usage() -> io::Result<ResourceUsage> {
     query(libc::RUSAGE_THREAD)
 }

@@ -178,7 +178,7 @@ impl HashIndexWriter {
         false
     }
 
-    /// Publishes a table without removed cells, at most three fifths full.
+    /// Replaces the table by a table without removed cells, at most three fifths full.
     fn rebuild(&mut self) {
         let length = ((self.entries + 1) * 5).div_ceil(3).next_power_of_two().max(MIN_CELLS);
         let new = CellTable::new(length);

@@ -24,7 +24,7 @@ pub enum LockScope {
     Connection,
     /// Threads of one lane, and threads of other lanes that hand requests over to it.
     Lane,
-    /// Any thread of the process.
+    /// Threads of all connections and lanes. Locks of the whole process have this scope, too.
     Orb,
 }
 

@@ -8,11 +8,11 @@
 //! A [kept](PendingLockGuard::keep_locked) lock has no guard and lets no thread enter, until a
 //! thread [resumes](PendingLock::resume_kept) or [releases](PendingLock::try_release_kept) it.
 //!
-//! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `release` and the
-//! drop of a guard free the lock with release, and the next `try_enter` takes it with acquire.
-//! `pending`: a thread sets the flag by a read-modify-write with release, even if the flag is set
-//! already, and the holder clears it in `leave` with acquire. So the holder sees the earlier writes
-//! of the threads that set the flag.
+//! Comments in the code refer to two rules of memory ordering. `enter`: `leave`, `try_release_kept`
+//! and the drop of a guard free the lock with release, and the next `try_enter` takes it with
+//! acquire. `pending`: a thread sets the flag by a read-modify-write with release, even if the flag
+//! is set already, and the holder clears it in `leave` with acquire. So the holder sees the earlier
+//! writes of the threads that set the flag.
 
 use crate::shim::{AtomicU32, Ordering, UnsafeCell};
 
@@ -56,8 +56,8 @@ impl<T> PendingLock<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<PendingLockGuard<'_, T>> {
         loop {
-            // Acquire on success: pairs with the release in `leave`, `release` and `drop` (rule
-            // `enter`).
+            // Acquire on success: pairs with the release in `leave`, `try_release_kept` and `drop`
+            // (rule `enter`).
             match self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(PendingLockGuard { lock: self }),
                 Err(KEPT) => return None,
@@ -137,7 +137,7 @@ impl<T> PendingLockGuard<'_, T> {
     /// [releases](PendingLock::try_release_kept) the lock.
     #[inline]
     pub fn keep_locked(self) {
-        // Release: pairs with the acquire in `resume_kept` and in `release`.
+        // Release: pairs with the acquire in `resume_kept` and in `try_release_kept`.
         self.lock.state.swap(KEPT, Ordering::Release);
         std::mem::forget(self);
     }

@@ -208,7 +208,8 @@ impl PiCondvar {
 
 const TID_MASK: u32 = 0x3fff_ffff;
 
-/// The lock's futex word. `tid` is the kernel's number of the calling thread.
+/// The lock's futex word. The parameter `tid` of its functions is the kernel's number of the
+/// calling thread.
 struct LockWord(AtomicU32);
 
 impl LockWord {

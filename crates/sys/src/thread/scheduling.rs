@@ -305,12 +305,6 @@ pub fn current_core() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Lets other threads of the calling thread's core run, if any are ready.
-pub fn yield_core() {
-    // SAFETY: the call takes no arguments, and accesses no memory of this process.
-    let _ = syscall::once(|| unsafe { libc::syscall(libc::SYS_sched_yield) });
-}
-
 /// Returns the number of cores that the machine has online, whether or not this process may use
 /// them; at least 1.
 pub fn online_cores() -> usize {
@@ -412,7 +406,7 @@ fn query_priority() -> u8 {
 /// threads are not delayed.
 ///
 /// # Errors
-/// None is known.
+/// Only if a filter of system calls forbids prctl(2).
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
     // 0 would select the slack that the thread had at its start.
     let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);

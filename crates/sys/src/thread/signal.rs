@@ -24,9 +24,9 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 #[derive(Debug)]
 pub struct TerminationRequests(EventFd);
 
-/// Returns the termination requests to this process. From the first call on, SIGINT, SIGTERM and
-/// SIGHUP are such requests. A signal that the process ignores at the first call, for example under
-/// `nohup`, stays ignored.
+/// Returns the termination requests to this process. The first call installs handlers, which turn
+/// SIGINT, SIGTERM and SIGHUP into requests. A signal that the process ignores at the first call,
+/// for example under `nohup`, stays ignored.
 ///
 /// # Errors
 /// If the process is out of descriptors.

@@ -58,8 +58,14 @@ impl BulkLayout {
         self.sizes[0] % self.align
     }
 
-    const fn stride(&self) -> usize {
+    /// Returns the distance in bytes of two elements of a sequence.
+    pub(super) const fn stride(&self) -> usize {
         self.sizes[self.phase()]
+    }
+
+    /// Returns true if consecutive elements take as many bytes on the wire as in memory.
+    pub(super) const fn is_size_in_memory<T>(&self) -> bool {
+        self.phase() == 0 && self.sizes[0] == size_of::<T>()
     }
 }
 
@@ -73,6 +79,20 @@ pub trait BulkCdr: Cdr + Copy {
 
     /// Reads a value.
     fn take(from: &mut BulkReader<'_>) -> Self;
+
+    /// Calls `visit` with the memory of each number of the value, in IDL's order. Leaves out parts
+    /// that are not numbers, such as booleans.
+    #[inline]
+    fn each_number<'v>(&'v mut self, visit: &mut impl FnMut(&'v mut [u8])) {
+        let _ = visit;
+    }
+
+    /// Returns the memory of the values if it consists of numbers in IDL's order, without padding.
+    #[inline]
+    fn octets_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+        let _ = values;
+        None
+    }
 }
 
 /// The buffer into which one element is written. Its bytes are initially 0, so the writer skips
@@ -135,6 +155,16 @@ macro_rules! numbers {
                 }
                 <$number>::from_ne_bytes(octets)
             }
+
+            #[inline]
+            fn each_number<'v>(&'v mut self, visit: &mut impl FnMut(&'v mut [u8])) {
+                visit(bytemuck::bytes_of_mut(self));
+            }
+
+            #[inline]
+            fn octets_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+                Some(bytemuck::cast_slice_mut(values))
+            }
         }
     )*};
 }
@@ -170,10 +200,20 @@ impl<T: BulkCdr, const N: usize> BulkCdr for [T; N] {
     fn take(from: &mut BulkReader<'_>) -> [T; N] {
         std::array::from_fn(|_| T::take(from))
     }
+
+    #[inline]
+    fn each_number<'v>(&'v mut self, visit: &mut impl FnMut(&'v mut [u8])) {
+        self.iter_mut().for_each(|element| element.each_number(visit));
+    }
+
+    #[inline]
+    fn octets_mut(values: &mut [Self]) -> Option<&mut [u8]> {
+        T::octets_mut(values.as_flattened_mut())
+    }
 }
 
 #[inline]
-fn element<T: BulkCdr>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
+pub(super) fn read_element<T: BulkCdr>(octets: &[u8], foreign: bool, out_of_range: &mut bool) -> T {
     let mut view = BulkReader { octets, at: 0, phase: T::LAYOUT.phase(), foreign, out_of_range: false };
     let value = T::take(&mut view);
     *out_of_range |= view.out_of_range;
@@ -236,7 +276,7 @@ impl<'m> Decoder<'m> {
         let mut values = Vec::with_capacity(len);
         values.push(first);
         let rest = octets.chunks_exact(T::LAYOUT.stride());
-        values.extend(rest.map(|octets| element::<T>(octets, foreign, &mut out_of_range)));
+        values.extend(rest.map(|octets| read_element::<T>(octets, foreign, &mut out_of_range)));
         if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 
@@ -244,8 +284,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge), and
-    /// [`CdrError::MissingScratch`].
+    /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge);
+    /// [`CdrError::MissingScratch`] if the decoder has no arena.
     pub fn read_bulk<T: BulkCdr>(&mut self, len: usize) -> Result<&'m [T], CdrError> {
         if len == 0 || self.may_be_split() {
             return self.read_slice_with(len, T::decode);
@@ -257,7 +297,7 @@ impl<'m> Decoder<'m> {
         let mut rest = octets.chunks_exact(T::LAYOUT.stride());
         let values = bump.alloc_slice_fill_with(len, |index| {
             let octets = if index == 0 { None } else { rest.next() };
-            octets.map_or(first, |octets| element(octets, foreign, &mut out_of_range))
+            octets.map_or(first, |octets| read_element(octets, foreign, &mut out_of_range))
         });
         if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
@@ -407,7 +447,8 @@ mod tests {
 
     #[test]
     fn elements_in_fragments_of_giop_1_1_are_read_one_by_one() {
-        // In the second fragment, which holds the second element, positions count from its header.
+        // The second fragment has the second element. Positions in it count from the fragment's
+        // header.
         let mut message = vec![0; 12];
         message.extend([1, 0, 0, 0, 0, 0, 0, 2, 0, 3]);
         let cut = message.len();

@@ -5,8 +5,8 @@ mod fragments;
 use std::any::Any;
 
 use super::valuetype::Chunks;
-use super::{BORROW_THRESHOLD, CdrError, Endian, MemoryMeter, Octets, Primitive, Scratch, ValueReadState, truncated};
-use super::{PathRecorder, PathStep, ValuePath};
+use super::{BORROW_THRESHOLD, CdrError, Endian, MemoryMeter, MessageTail, Octets, Primitive, Scratch};
+use super::{PathRecorder, PathStep, ValuePath, ValueReadState, truncated};
 use crate::codeset::CodeSets;
 use crate::giop::Version;
 use crate::limits::Limits;
@@ -33,6 +33,7 @@ pub struct Decoder<'m> {
     env: Option<&'m (dyn Any + Sync)>,
     values: Option<&'m ValueReadState>,
     meter: Option<&'m MemoryMeter<'m>>,
+    tail: Option<&'m MessageTail<'m>>,
     chunks: Chunks<'m>,
     fragments: FragmentMap<'m>,
     charged: usize,
@@ -74,6 +75,7 @@ impl<'m> Decoder<'m> {
             env: None,
             values: None,
             meter: None,
+            tail: None,
             chunks: Chunks::NONE,
             fragments: FragmentMap { message: &[], starts: &[] },
             charged: 0,
@@ -170,6 +172,22 @@ impl<'m> Decoder<'m> {
     pub fn with_memory_meter(mut self, meter: &'m MemoryMeter<'m>) -> Decoder<'m> {
         self.meter = Some(meter);
         self
+    }
+
+    /// Sets the bytes of the message behind those of the decoder, from which
+    /// [`read_into`](Decoder::read_into) reads.
+    #[must_use]
+    pub fn with_tail(mut self, tail: &'m MessageTail<'m>) -> Decoder<'m> {
+        self.tail = Some(tail);
+        self
+    }
+
+    pub(super) fn tail(&self) -> Option<MessageTail<'m>> {
+        self.tail.copied()
+    }
+
+    pub(super) fn meter(&self) -> Option<&'m MemoryMeter<'m>> {
+        self.meter
     }
 
     /// Sets whether a server wrote the message, as in a reply. By default a client wrote the
@@ -486,11 +504,18 @@ impl<'m> Decoder<'m> {
     /// [`CdrError::MemoryBudgetExceeded`], [`CdrError::Truncated`].
     #[inline]
     pub fn read_len(&mut self, min_element_size: usize) -> Result<usize, CdrError> {
+        self.read_len_with_tail(min_element_size, 0)
+    }
+
+    /// Reads a count as [`read_len`](Decoder::read_len) does. `tail_len` further bytes follow the
+    /// unread bytes.
+    #[inline]
+    pub(super) fn read_len_with_tail(&mut self, min_element_size: usize, tail_len: usize) -> Result<usize, CdrError> {
         let count = self.read_u32()?;
         let len = count as usize;
         match len.checked_mul(min_element_size) {
             _ if min_element_size == 0 => self.charge_elements::<[u8; 64]>(len)?,
-            Some(octets) if octets <= self.total_remaining() => {}
+            Some(octets) if octets <= self.total_remaining() + tail_len => {}
             _ => return Err(CdrError::CountExceedsInput),
         }
         if count > self.limits.max_sequence_length { Err(CdrError::LimitExceeded) } else { Ok(len) }
@@ -639,8 +664,8 @@ impl<'m> Decoder<'m> {
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors
-    /// The errors of `element` and of [`charge`](Decoder::charge), and
-    /// [`CdrError::MissingScratch`].
+    /// The errors of `element` and of [`charge`](Decoder::charge); [`CdrError::MissingScratch`] if
+    /// the decoder has no arena.
     pub fn read_slice_with<T: Copy>(
         &mut self,
         len: usize,
@@ -668,6 +693,7 @@ impl<'m> Decoder<'m> {
         let (endian, foreign) = (inner.endian, inner.swap_bytes);
         Ok(Decoder {
             bytes_from_origin: bytes,
+            tail: None,
             fragments: more,
             remaining_bytes: inner.remaining_bytes,
             chunks,

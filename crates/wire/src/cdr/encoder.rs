@@ -350,7 +350,7 @@ impl<'a> Encoder<'a> {
     /// is borrowed, and copied only if the encoder has [`MAX_ENCODER_SEGMENTS`] segments.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     #[inline]
     pub fn write_octet_sequence(&mut self, octets: &'a [u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
@@ -366,7 +366,7 @@ impl<'a> Encoder<'a> {
     /// [`BORROW_THRESHOLD`] bytes, and copies them only if it has [`MAX_ENCODER_SEGMENTS`] segments.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     pub fn write_octet_sequence_owned(&mut self, octets: Octets) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
         if octets.len() >= BORROW_THRESHOLD {
@@ -382,7 +382,7 @@ impl<'a> Encoder<'a> {
     /// Writes a `sequence<octet>` as a copy, regardless of its size.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the count does not fit in 32 bits.
     #[inline]
     pub fn write_octet_sequence_copied(&mut self, octets: &[u8]) -> Result<(), CdrError> {
         self.write_len(octets.len())?;
@@ -471,7 +471,8 @@ impl<'a> Encoder<'a> {
     /// aligned from that octet.
     ///
     /// # Errors
-    /// The errors of `contents`, and [`CdrError::LengthOverflow`].
+    /// The errors of `contents`; [`CdrError::LengthOverflow`] if the encapsulation's length does
+    /// not fit in 32 bits.
     pub fn write_encapsulation(
         &mut self,
         contents: impl FnOnce(&mut Self) -> Result<(), CdrError>,
@@ -480,8 +481,8 @@ impl<'a> Encoder<'a> {
         let (start, beside_before, origin) =
             (self.buffer.len(), self.segment_bytes, self.bias.wrapping_sub(self.segment_bytes));
         let (version, code_sets) = (self.version, self.code_sets);
-        // An indirection cannot lead out of an encapsulation, so values written before it are
-        // unknown in it.
+        // An indirection cannot lead out of an encapsulation, so the encapsulation does not know
+        // the values that were written before it.
         let values = self.cold.as_mut().and_then(|rare| rare.values.take());
         self.set_alignment_origin();
         self.write_u8(self.endian.to_flag());

@@ -84,6 +84,8 @@ pub enum CdrError {
     /// Decoding would exceed the memory that all concurrently decoded messages may take
     /// ([`MemoryAccount`](crate::cdr::MemoryAccount)), or the allocator refused a sequence.
     MemoryBudgetExceeded,
+    /// A sequence has more elements than the caller's memory for it.
+    ResultMemoryTooSmall,
 }
 
 impl CdrError {
@@ -122,6 +124,7 @@ impl CdrError {
         CdrError::CustomValueNotConvertible,
         CdrError::ReferenceWithoutAddress,
         CdrError::MemoryBudgetExceeded,
+        CdrError::ResultMemoryTooSmall,
     ];
 
     /// Returns the error that a minor code of Corelane reports; `None` for every other code.
@@ -166,6 +169,7 @@ impl CdrError {
             CdrError::TypeMismatch => (BadParam, own),
             CdrError::CustomValueNotConvertible => (NoImplement, own),
             CdrError::ReferenceWithoutAddress => (BadParam, own),
+            CdrError::ResultMemoryTooSmall => (BadParam, own),
             CdrError::MemoryBudgetExceeded => (ImpLimit, own),
             _ => (Marshal, own),
         }
@@ -214,6 +218,7 @@ impl CdrError {
             CdrError::MemoryBudgetExceeded => {
                 "the messages that are being decoded have exhausted their common memory budget"
             }
+            CdrError::ResultMemoryTooSmall => "a sequence has more elements than the caller's memory for it",
         }
     }
 }

@@ -7,7 +7,7 @@ use super::CdrError;
 
 /// Memory in bytes that a message may take beyond the memory that its meter has reserved.
 const FREE_BYTES: usize = 64 * 1024;
-/// A later reservation takes a multiple of this number of bytes.
+/// A reservation for charged memory takes a multiple of this number of bytes.
 const RESERVE_STEP: usize = 64 * 1024;
 
 /// An account of the memory that several messages take together.
@@ -75,6 +75,10 @@ impl<'a> MemoryMeter<'a> {
     #[inline]
     pub fn refusal(&self) -> Option<MemoryRefusal> {
         self.refusal.get()
+    }
+
+    pub(super) fn set_refusal(&self, refusal: MemoryRefusal) {
+        self.refusal.set(Some(refusal));
     }
 
     #[inline]

@@ -27,8 +27,8 @@ impl Encoder<'_> {
     /// Writes a string in the code set for char.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`]; [`CdrError::CharacterNotInCodeSet`]; [`CdrError::LengthOverflow`]
+    /// if the length does not fit in 32 bits.
     #[inline]
     pub fn write_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_str(value, u32::MAX)
@@ -43,12 +43,12 @@ impl Encoder<'_> {
         self.write_narrow(value, bound, self.code_sets().char)
     }
 
-    /// Writes a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
-    /// id.
+    /// Writes a string that is in ISO 8859-1 regardless of the negotiated code set, such as a
+    /// repository id.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::CharacterNotInCodeSet`],
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::NulInString`]; [`CdrError::CharacterNotInCodeSet`]; [`CdrError::LengthOverflow`]
+    /// if the length does not fit in 32 bits.
     pub fn write_latin1_str(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_narrow(value, u32::MAX, CharSet::Latin1)
     }
@@ -133,8 +133,8 @@ impl Encoder<'_> {
     /// Writes a wstring.
     ///
     /// # Errors
-    /// [`CdrError::NulInString`], [`CdrError::LengthOverflow`], and if wide data cannot be sent the
-    /// errors of [`write_wchar`](Encoder::write_wchar).
+    /// [`CdrError::NulInString`]; [`CdrError::LengthOverflow`] if the length does not fit in 32
+    /// bits; if wide data cannot be sent, the errors of [`write_wchar`](Encoder::write_wchar).
     pub fn write_wstr(&mut self, value: &str) -> Result<(), CdrError> {
         self.write_bounded_wstr(value, u32::MAX)
     }
@@ -296,8 +296,8 @@ impl<'m> Decoder<'m> {
         self.owned_text(octets, self.code_sets().char)
     }
 
-    /// Reads a string in ISO 8859-1, regardless of the negotiated code set, such as a repository
-    /// id.
+    /// Reads a string that is in ISO 8859-1 regardless of the negotiated code set, such as a
+    /// repository id.
     ///
     /// # Errors
     /// The errors of [`read_str_octets`](Decoder::read_str_octets) and of
@@ -386,8 +386,8 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// Returns the code units of a wstring as octets, without mark and terminator, and their byte
-    /// order.
+    /// Reads a wstring. Returns its code units as octets, without byte-order mark and terminator,
+    /// and their byte order.
     pub(crate) fn wide_octets(&mut self, bound: u32) -> Result<(&'m [u8], Endian), CdrError> {
         self.check_wide()?;
         let len = self.read_u32()?;
@@ -414,7 +414,8 @@ impl<'m> Decoder<'m> {
     /// Reads a wstring into the arena.
     ///
     /// # Errors
-    /// [`CdrError::MissingScratch`], and the errors of [`read_wstring`](Decoder::read_wstring).
+    /// [`CdrError::MissingScratch`] if the decoder has no arena, and the errors of
+    /// [`read_wstring`](Decoder::read_wstring).
     pub fn read_wstr(&mut self) -> Result<&'m str, CdrError> {
         self.read_bounded_wstr(u32::MAX)
     }

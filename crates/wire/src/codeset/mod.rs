@@ -36,7 +36,7 @@ pub mod id {
 /// A transmission code set for char and string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CharSet {
-    /// ISO 8859-1, which applies without negotiation.
+    /// ISO 8859-1, which a connection uses if no code set was negotiated.
     #[default]
     Latin1,
     /// UTF-8.
@@ -44,7 +44,7 @@ pub enum CharSet {
 }
 
 impl CharSet {
-    /// Returns the number in the registry.
+    /// Returns the code set's number in the OSF registry.
     #[must_use]
     pub const fn id(self) -> u32 {
         match self {
@@ -68,7 +68,8 @@ impl CharSet {
 /// A transmission code set for wchar and wstring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum WideCodeSet {
-    /// No wide characters, which applies without negotiation.
+    /// No code set, so wide characters cannot be sent. A connection is in this state until a code
+    /// set is negotiated.
     #[default]
     None,
     /// UTF-16.
@@ -76,7 +77,7 @@ pub enum WideCodeSet {
 }
 
 impl WideCodeSet {
-    /// Returns the number in the registry; 0 for none.
+    /// Returns the code set's number in the OSF registry; 0 for none.
     #[must_use]
     pub const fn id(self) -> u32 {
         match self {

@@ -58,7 +58,8 @@ pub struct Framer {
 #[derive(Debug)]
 struct PartialMessage {
     number: u64,
-    /// `None` in GIOP 1.1, whose fragments name no request.
+    /// The request id in the message's fragments; `None` in GIOP 1.1, whose fragments name no
+    /// request.
     request_id: Option<u32>,
     header: Header,
     message: Vec<u8>,
@@ -260,8 +261,8 @@ fn request_id(header: &Header, message: &[u8]) -> Result<u32, ProtocolFault> {
     Decoder::new(message, endian).at_position(Header::LEN).read_u32().map_err(|_| ProtocolFault::MissingRequestId)
 }
 
-/// Checks fewer bytes than a header, so that a peer that does not speak GIOP is refused before it
-/// sends more. Returns the demand for a whole header.
+/// Checks the first bytes of a header, so that a peer that does not speak GIOP is refused before it
+/// sends more. If they are valid, returns [`FramingStep::NeedMore`] for a whole header.
 #[cold]
 fn check_short_header(unread: &[u8]) -> Result<FramingStep, ProtocolFault> {
     let mut octets = *b"GIOP\x01\x02\x00\x00\x00\x00\x00\x00";

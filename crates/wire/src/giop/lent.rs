@@ -49,7 +49,7 @@ pub fn split_lent(message: &[u8]) -> Option<(&[u8], [u8; REFERENCE_LEN])> {
 /// lent octets.
 ///
 /// # Errors
-/// [`ProtocolFault::TooLarge`].
+/// [`ProtocolFault::TooLarge`] if the whole message is larger than the limit.
 pub fn whole_message_header(
     header: &Header,
     head_len: usize,

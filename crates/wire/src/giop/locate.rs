@@ -119,8 +119,8 @@ impl<'m> LocateReply<'m> {
 /// Writes a LocateRequest.
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::UnsupportedForm`] for a target that
-/// is not a key.
+/// [`CdrError::LengthOverflow`] if the size of the message does not fit in 32 bits; before GIOP
+/// 1.2, [`CdrError::UnsupportedForm`] for a target that is not a key.
 pub fn write_locate_request(
     e: &mut Encoder<'_>,
     version: Version,

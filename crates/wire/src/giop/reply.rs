@@ -148,7 +148,7 @@ impl<'m> Reply<'m> {
 /// encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`].
+/// [`CdrError::LengthOverflow`] if a service context does not fit in 32 bits.
 #[inline(always)]
 pub fn begin_reply(
     e: &mut Encoder<'_>,

@@ -341,8 +341,8 @@ pub struct RequestHeader<'h> {
 /// arguments through the encoder and then calls [`finish_message`](super::finish_message).
 ///
 /// # Errors
-/// [`CdrError::LengthOverflow`]; before GIOP 1.2, [`CdrError::UnsupportedForm`] for a target that
-/// is not a key.
+/// [`CdrError::LengthOverflow`] if the length of a field does not fit in 32 bits; before GIOP 1.2,
+/// [`CdrError::UnsupportedForm`] for a target that is not a key.
 #[inline]
 pub fn write_request_header(e: &mut Encoder<'_>, head: &RequestHeader<'_>) -> Result<(), CdrError> {
     match head.target {

@@ -57,7 +57,7 @@ impl TaggedComponent {
     /// Encodes TAG_ORB_TYPE: `octet order | unsigned long type`.
     ///
     /// # Errors
-    /// No error occurs.
+    /// Never, because a number can always be encoded.
     pub fn orb_type(orb_type: u32) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::ORB_TYPE, |e| orb_type.encode(e))
     }
@@ -65,7 +65,7 @@ impl TaggedComponent {
     /// Encodes TAG_CODE_SETS.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if a list of code sets has more than 2^32 - 1 entries.
     pub fn code_sets(info: &CodeSetInfo) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::CODE_SETS, |e| info.encode(e))
     }
@@ -96,7 +96,7 @@ impl TaggedComponent {
     /// value}>`.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the component is larger than 4 GiB.
     pub fn policies(values: &[(u32, Vec<u8>)]) -> Result<TaggedComponent, CdrError> {
         TaggedComponent::encapsulated(component_tag::POLICIES, |e| {
             write_tagged(e, values.iter().map(|(policy, value)| (*policy, value.as_slice())))

@@ -131,7 +131,8 @@ impl TypeCode {
     /// Creates `sequence<element, bound>`; 0 is unbounded.
     ///
     /// # Errors
-    /// [`TypeCodeError::IllegitimateMember`].
+    /// [`TypeCodeError::IllegitimateMember`] if an element cannot have the type `element`, such as
+    /// void.
     pub fn sequence(element: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(element)?);
         Ok(finish(Node { length: bound, content, ..Node::new(TypeCodeKind::Sequence) }))
@@ -140,8 +141,8 @@ impl TypeCode {
     /// Creates an array of one dimension.
     ///
     /// # Errors
-    /// [`TypeCodeError::IllegitimateMember`]; [`TypeCodeError::EmptyArray`] for a length of 0,
-    /// which IDL does not have.
+    /// [`TypeCodeError::IllegitimateMember`] if an element cannot have the type `element`;
+    /// [`TypeCodeError::EmptyArray`] for a length of 0, which IDL does not have.
     pub fn array(element: TypeCode, length: u32) -> Result<TypeCode, TypeCodeError> {
         if length == 0 {
             return Err(TypeCodeError::EmptyArray);
@@ -153,8 +154,8 @@ impl TypeCode {
     /// Creates an alias of a type.
     ///
     /// # Errors
-    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
-    /// [`TypeCodeError::IllegitimateMember`].
+    /// [`TypeCodeError::InvalidName`]; [`TypeCodeError::InvalidRepositoryId`];
+    /// [`TypeCodeError::IllegitimateMember`] if `of` is not the type of a value, such as void.
     pub fn alias(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
         Ok(finish(Node { content, ..named(TypeCodeKind::Alias, id, name)? }))
@@ -163,8 +164,9 @@ impl TypeCode {
     /// Creates a structure.
     ///
     /// # Errors
-    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
-    /// [`TypeCodeError::InvalidMemberName`], [`TypeCodeError::IllegitimateMember`].
+    /// [`TypeCodeError::InvalidName`]; [`TypeCodeError::InvalidRepositoryId`];
+    /// [`TypeCodeError::InvalidMemberName`]; [`TypeCodeError::IllegitimateMember`] if a member
+    /// cannot have its type, such as void.
     pub fn structure<N: AsRef<str>>(
         id: &str,
         name: &str,
@@ -176,7 +178,8 @@ impl TypeCode {
     /// Creates a map of IDL 4: a sequence of pairs without id and name; `bound` 0 is unbounded.
     ///
     /// # Errors
-    /// [`TypeCodeError::IllegitimateMember`].
+    /// [`TypeCodeError::IllegitimateMember`] if a key or a value cannot have its type, such as
+    /// void.
     pub fn map(key: TypeCode, value: TypeCode, bound: u32) -> Result<TypeCode, TypeCodeError> {
         let members = plain_members([("key", key), ("value", value)])?;
         TypeCode::sequence(finish(Node { members, ..Node::new(TypeCodeKind::Struct) }), bound)
@@ -301,8 +304,8 @@ impl TypeCode {
     /// Creates a boxed value.
     ///
     /// # Errors
-    /// [`TypeCodeError::InvalidName`], [`TypeCodeError::InvalidRepositoryId`],
-    /// [`TypeCodeError::IllegitimateMember`].
+    /// [`TypeCodeError::InvalidName`]; [`TypeCodeError::InvalidRepositoryId`];
+    /// [`TypeCodeError::IllegitimateMember`] if `of` is not the type of a value, such as void.
     pub fn value_box(id: &str, name: &str, of: TypeCode) -> Result<TypeCode, TypeCodeError> {
         let content = Some(child(of)?);
         Ok(finish(Node { content, ..named(TypeCodeKind::ValueBox, id, name)? }))

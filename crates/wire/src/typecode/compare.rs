@@ -55,7 +55,7 @@ impl Comparison {
         let enumeration = a.kind() == TypeCodeKind::Enum;
         (0..).zip(a.members().zip(b.members())).all(|(index, (a, b))| {
             let names = !self.exact || a.name == b.name;
-            // The label of a default arm has no meaning.
+            // The label of a default arm has no meaning, so it is not compared.
             let labels = a.label == b.label || default == Some(index);
             names && labels && a.visibility == b.visibility && (enumeration || self.same(a.ty, b.ty))
         })

@@ -70,7 +70,8 @@ impl TypeCodeWriter {
     }
 
     /// Returns true if the encoder repeats a description that is in the output, because some peers
-    /// refuse an indirection to it ([`TypeCodeKind::is_sent_as_indirection`]).
+    /// refuse an indirection to it ([`TypeCodeKind::is_sent_as_indirection`]). Counts the size of
+    /// the repeated description.
     fn may_repeat(&mut self, kind: TypeCodeKind, place: WrittenType) -> bool {
         // A type without a length is still being written, so its occurrence inside itself becomes
         // an indirection, whatever its kind.

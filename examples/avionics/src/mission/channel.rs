@@ -48,7 +48,7 @@ struct Consumer {
     name: String,
     /// The number of the consumer's proxy in the statistics of the channel.
     number: u64,
-    /// `None` for a consumer of values.
+    /// The proxy by which the consumer is suspended and resumed; `None` for a consumer of values.
     proxy: Option<ProxyPushSupplierRef>,
 }
 

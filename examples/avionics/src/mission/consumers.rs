@@ -1,5 +1,5 @@
 //! The consumers of the channel in the mission computer. They do the work that clients call in the
-//! direct form of the demo.
+//! form of the demo without a channel ([`Form::Direct`](crate::Form::Direct)).
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl PushConsumer for Consumer {
     }
 }
 
-/// Connects all work of the plan to the channel. `meter` makes the meter of the work with this
-/// name.
+/// Connects a consumer to the channel for each work of the plan. `meter` makes the meter of the
+/// work with this index in [`WORK`].
 pub(super) fn connect(
     orb: &Orb,
     channel: &MissionChannel,

@@ -55,7 +55,7 @@ impl ChannelView {
         Ok(())
     }
 
-    /// Gets the counts from the server, which must still run.
+    /// Gets the counts from the server. Call it while the server runs.
     pub(super) fn refresh(&mut self) -> Result<()> {
         self.counts = self.computer.counts()?;
         Ok(())

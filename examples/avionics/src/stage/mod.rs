@@ -153,9 +153,9 @@ fn records(form: Form) -> Vec<Record> {
 
 /// The server's objects that the stage asks during the run.
 struct Observed {
-    /// `None` if the server admits no tasks.
+    /// The admission object and its tasks; `None` if the server admits no tasks.
     tasks: Option<AdmittedTasks>,
-    /// `None` in the direct form.
+    /// The event channel; `None` if the clients call the computer ([`Form::Direct`]).
     channel: Option<ChannelView>,
 }
 
@@ -172,7 +172,7 @@ impl Observed {
         }
     }
 
-    /// Gets the final numbers. The server must still run.
+    /// Gets the final numbers of the channel and the tasks. Call it while the server runs.
     fn collect(&mut self) -> Result<()> {
         self.channel.as_mut().map_or(Ok(()), ChannelView::refresh)?;
         self.tasks.as_mut().map_or(Ok(()), AdmittedTasks::collect)

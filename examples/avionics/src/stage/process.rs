@@ -12,7 +12,8 @@ use crate::Result;
 pub(super) struct Process {
     pub(super) name: String,
     child: Child,
-    /// The server ends when this input is closed.
+    /// The standard input of the program. The server, the sensors and the display end when it is
+    /// closed.
     input: Option<ChildStdin>,
     log: PathBuf,
 }

@@ -23,7 +23,8 @@ pub(super) struct Served {
     pub(super) maps: ObjectRef,
     /// The admission object; `None` if the server admits no tasks.
     pub(super) tasks: Option<ObjectRef>,
-    /// The mission computer on an event channel; `None` in the direct form.
+    /// The mission computer on an event channel; `None` if the clients call the computer
+    /// ([`Form::Direct`](crate::Form::Direct)).
     pub(super) events: Option<EventComputerRef>,
     pub(super) scheduling: String,
 }

@@ -46,13 +46,15 @@ fn standing(machine: &Machine) -> &'static str {
 /// Findings of the run, apart from the clients' calls.
 #[derive(Clone, Copy)]
 pub(super) struct Findings<'a> {
-    /// `None` if the server admits no tasks.
+    /// The admitted tasks with the jobs that the server has recorded; `None` if the server admits
+    /// no tasks.
     pub(super) tasks: Option<&'a AdmittedTasks>,
-    /// `None` in the direct form.
+    /// The event channel; `None` if the clients call the computer
+    /// ([`Form::Direct`](crate::Form::Direct)).
     pub(super) channel: Option<&'a ChannelView>,
     /// The server's lines about its streams; empty without a link.
     pub(super) streams: &'a [&'a str],
-    /// The reason why there is no client of omniORB.
+    /// The reason why there is no client of omniORB; `None` if there is one.
     pub(super) left_out: Option<&'a str>,
 }
 

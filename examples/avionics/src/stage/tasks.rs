@@ -1,4 +1,4 @@
-//! The admitted tasks, a task that the server refuses, and the recorded jobs.
+//! The admitted tasks, a task that the server refuses, and the jobs that the server has recorded.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -81,7 +81,8 @@ impl AdmittedTasks {
         Ok(())
     }
 
-    /// Gets the recorded jobs and the measurements. The server must still run.
+    /// Gets the jobs that the server has recorded, and its measurements. Call it while the server
+    /// runs.
     pub(super) fn collect(&mut self) -> Result<()> {
         (_, self.jobs) = self.tasks.recorded_jobs(self.first_job, MAX_JOBS)?;
         self.measured = Some(self.tasks.monitor()?.3);

@@ -111,15 +111,15 @@ struct Bound {
 impl Bounds {
     fn of(architecture: ServerArchitecture, operation: MeasuredOperation, precise: bool) -> Bounds {
         use MeasuredOperation::{
-            EmptyCall, LentOctets, Long, Longs, Octet, Octets, Oneway, Short, String, Struct, Structs, TakeLentOctets,
-            TakeLongs, TakeOctets,
+            EmptyCall, IntoLongs, IntoStructs, LentOctets, Long, Longs, Octet, Octets, Oneway, Short, String, Struct,
+            Structs, TakeLentOctets, TakeLongs, TakeOctets,
         };
         // A result of variable size takes one allocation on each side.
         let allocations = Some(match operation {
             EmptyCall | Octet | Short | Long | Struct | Oneway | TakeLongs(_) | TakeOctets(_) | TakeLentOctets(_) => {
                 0.0
             }
-            Longs(_) | Structs(_) | Octets(_) | LentOctets(_) | String(_) => 1.0,
+            Longs(_) | Structs(_) | Octets(_) | LentOctets(_) | String(_) | IntoLongs(_) | IntoStructs(_) => 1.0,
         });
         if operation.is_oneway() {
             let client = Bound { system_calls: Some(1.0), allocations };

@@ -142,7 +142,7 @@ impl SteppedPair {
         let mut all = Vec::new();
         for &operation in operations {
             // If the result of an operation is compared in full, the client makes one call more
-            // than the line requests. So the line requests 0 calls for a count of one call.
+            // than its input line requests. So the line requests 0 calls for a count of one call.
             let asked = usize::from(!operation.has_comparison_call());
             let counts = samples(&mut stepped, &mut self.client, operation, asked)?;
             all.push(figures(counts));

@@ -20,7 +20,8 @@ use crate::sample::{Samples, time_calls};
 use crate::targets::events as goals;
 
 const SUPPLIERS: usize = 16;
-/// Maximum number of acknowledged events of a turn.
+/// Maximum number of acknowledged events in one turn of the measurement
+/// ([`harness`](crate::harness)).
 const MAX_PUBLISHED: usize = 2_000;
 /// Number of events that one call of a replay returns.
 const REPLAYED: u32 = 1_024;

@@ -41,7 +41,8 @@ const CYCLES: [(u32, &str); 2] = [(1, "omniEvents, cycle of 1 ns"), LONG_CYCLE];
 /// processes it would keep the core for ever.
 const FIXED_PRIORITY_CYCLES: [(u32, &str); 2] = [(10_000, "omniEvents, cycle of 10 us"), LONG_CYCLE];
 const LONG_CYCLE: (u32, &str) = (100_000, "omniEvents, cycle of 0.1 ms");
-/// Maximum number of deliveries of a turn if each takes up to a cycle of 0.1 s.
+/// Maximum number of deliveries in one turn of the measurement ([`harness`](crate::harness)) if
+/// each takes up to a cycle of 0.1 s.
 const MAX_SLOW_DELIVERIES: usize = 20;
 const START: Duration = Duration::from_secs(30);
 

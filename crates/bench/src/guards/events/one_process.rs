@@ -36,7 +36,7 @@ const SMALL: usize = 500;
 const FILTER_NODES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Returns an ORB with an active root POA, which serves in this process.
+/// Creates an ORB that serves in this process, and activates its root POA.
 fn serving_orb() -> Result<Orb, Failure> {
     let orb = Orb::builder().limits(limits()).listen(LOOPBACK).build();
     let orb = orb.map_err(|error| Failure::new(error.to_string()))?;
@@ -58,7 +58,7 @@ impl PushConsumer for Counter {
     }
 }
 
-/// A consumer that notes the time of an event, for which a supplier waits.
+/// A consumer that notes the arrival time of an event. A supplier waits for this note.
 struct Noting {
     arrival: Mutex<Option<u64>>,
     noted: Condvar,
@@ -136,8 +136,8 @@ impl MeasuredSubject for Pushes {
     }
 }
 
-/// Pushes to a channel, or wakes a thread. The time ends in the consumer's servant, or in the
-/// thread.
+/// Measures the time from a push to a channel until the consumer's servant runs, or from the
+/// wake-up of a thread until the thread runs.
 struct Deliveries {
     push: Box<dyn FnMut() -> Result<(), Failure> + Send>,
     consumer: Arc<Noting>,
@@ -151,8 +151,8 @@ impl Deliveries {
     }
 }
 
-/// Returns a hand-off to a waiting thread, which is the least that a lane can add. The thread ends
-/// when the returned subject is dropped.
+/// Starts a thread that waits, and returns the measured hand-off to this thread. A lane adds at
+/// least as much time. The thread ends when the returned subject is dropped.
 fn bare_hand_off() -> Result<Box<Deliveries>, Failure> {
     let consumer = Arc::new(Noting::new());
     let woken = Arc::new((EventCount::new("bare hand-off"), AtomicU64::new(0)));
@@ -378,7 +378,8 @@ mod tests {
         assert_eq!(heads + (set.headers().len() - heads) / 3, FILTER_NODES);
         let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();
         let accepts = |event_type| filter.accepts(&EventHeader::new(event_type, EventSource(SOURCE)));
-        // The next type passes each group, so the refusal comes from the last group.
+        // The event type after `MEASURED` passes all groups, so the filter refuses `MEASURED` for
+        // its type alone.
         assert!(!accepts(MEASURED) && accepts(EventType(MEASURED.0 + 1)));
     }
 

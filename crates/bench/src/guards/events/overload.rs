@@ -70,8 +70,8 @@ fn connect_stopped(channel: &mut Channel) -> Result<TcpListener, Failure> {
     Err(Failure::new("the stopped consumer takes every event"))
 }
 
-/// Connects a consumer that keeps up, with `has_others` behind a stopped and a slow consumer. The
-/// process of the slow consumer has the placement `others`.
+/// Connects a consumer that keeps up. If `has_others` is true, a stopped and a slow consumer
+/// connect before it. The process of the slow consumer has the placement `others`.
 fn beside(has_others: bool, time: MeasuredTime, options: &BenchOptions, others: &Placement) -> Result<Beside, Failure> {
     let (transport, placement) = (BaselineTransport::Tcp, &options.placement);
     let mut channel = Channel::start(transport, PATIENT, placement)?;

@@ -43,7 +43,8 @@ const LOW_EVENT: EventType = EventType(MEASURED.0 + 1);
 
 struct ThreadPriority {
     orb: RtOrb,
-    /// Priority that the thread still has to take; `None` after it has taken it.
+    /// Priority that the thread takes before its next call; `None` after the thread has taken its
+    /// priority.
     pending: Option<i16>,
 }
 
@@ -103,7 +104,7 @@ fn counts(depth: Depth) -> (&'static [usize], usize) {
     }
 }
 
-/// A channel with a lane for the measured events, and a lane for all others.
+/// A channel with a lane for the measured events, and a lane for all other events.
 struct Scene {
     fast: Arc<Mutex<Deliveries>>,
     low: Vec<PushConsumerRef>,

@@ -138,7 +138,7 @@ pub(super) struct Deliveries {
     arrivals: Arrivals,
     time: MeasuredTime,
     server: u32,
-    /// The drop of the supplier ends the programs.
+    /// Programs of the measurement, which end when this value is dropped.
     _programs: Vec<RunningProgram>,
 }
 

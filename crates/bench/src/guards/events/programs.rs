@@ -36,7 +36,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 /// separated by commas; the channel also receives calls in these lanes. `patience` is [`USUAL`], or
 /// [`PATIENT`] for a channel that never gives up on a consumer. `destination` is [`NONE`], or the
 /// reference of a channel to which a gateway leads. The answer to any input line is the number of
-/// queued sets.
+/// queued event sets.
 ///
 /// # Errors
 /// The channel cannot start.

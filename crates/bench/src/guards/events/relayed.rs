@@ -12,7 +12,8 @@ use crate::targets::events as goals;
 use crate::value::SingleValue;
 
 const CONSUMERS: [usize; 3] = [1, 10, 100];
-/// Maximum number of deliveries of a turn, over all consumers.
+/// Maximum number of deliveries in one turn of the measurement ([`harness`](crate::harness)), over
+/// all consumers.
 const MAX_DELIVERIES: usize = 100_000;
 
 fn through_channel(

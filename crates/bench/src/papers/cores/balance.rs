@@ -42,7 +42,7 @@ const PRIORITY: u8 = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Attempts {
     count: u64,
-    /// `None` if the source has no times.
+    /// Total time of the attempts in microseconds; `None` if the source reports no times.
     time_us: Option<f64>,
 }
 

@@ -181,7 +181,7 @@ fn exchange(waking: Waking, count: usize, placement: &Placement) -> Result<Excha
     let refused = |error: std::io::Error| Failure::new(format!("the threads cannot be placed: {error}"));
     let _placed = placement.enter(Side::Client).map_err(refused)?;
     let (wait, own_end) = Wait::create(waking)?;
-    // `None` if the second thread has failed before it created its [`End`].
+    // The [`End`] of the second thread; `None` if the thread has failed before it created its end.
     let other_end = Arc::new(OnceLock::new());
     let second = {
         let (over, placement, ends) = (over.clone(), *placement, other_end.clone());

@@ -184,9 +184,9 @@ impl MeasuredSubject for Managed {
     }
 }
 
-/// Returns the times in nanoseconds of `count` system calls that move a sleeping thread from core
-/// `cores.1` to core `cores.0`, where the calling thread then runs with this fixed priority, if
-/// there is one.
+/// Moves a sleeping thread `count` times from core `other` to core `manager`, and returns the times
+/// of the system calls in nanoseconds. The calling thread makes the calls on core `manager`. It
+/// runs at the fixed priority `priority`; with `None`, in its present scheduling class.
 pub(crate) fn sleeping_moves(
     count: usize,
     (manager, other): (usize, usize),

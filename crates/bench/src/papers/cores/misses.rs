@@ -241,8 +241,8 @@ fn cell_values(mode: Mode, utilization: u64, balance: u64, cell: &Cell) -> Vec<S
     values
 }
 
-/// Returns the lowest number of rounds per millisecond that a core computed while both cores
-/// computed.
+/// Computes on both cores at the same time, and measures repeatedly. Returns the lowest measured
+/// number of rounds per millisecond.
 fn calibrated(cores: [usize; 2]) -> Result<f64, Failure> {
     let deadline = clock::now() + 10 * CALIBRATION;
     let mut threads = Vec::new();

@@ -27,7 +27,8 @@ const MOST: f64 = 1.5;
 
 struct BackgroundLoad {
     name: &'static str,
-    /// Operation of the floods, and true if the floods call the server of the high-priority client.
+    /// Operation of the floods, and true if the floods call the server of the high-priority client;
+    /// `None` without floods.
     floods: Option<(MeasuredOperation, bool)>,
     against: &'static [usize],
 }

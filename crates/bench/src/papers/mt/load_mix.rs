@@ -16,7 +16,7 @@ use crate::sample::{Samples, Summary, cdf_us, median_us};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallPace {
-    /// The client calls at fixed times, counted from the common start.
+    /// The client calls at fixed times at this interval, counted from the common start.
     Every(Duration),
     /// The client pauses for a ninth of the time of each call.
     NineTenths,

@@ -2,8 +2,8 @@
 //! low-priority clients on a high-priority client of the same server.
 //!
 //! `mt` and `mt-equal` are the papers' MT_Cubit. One client at the top priority calls at 20 Hz, and
-//! n clients at lower priorities call at 10 Hz. The low priorities are all different (papers 1 and
-//! 2) or all equal (paper 4, `mt-equal`).
+//! n clients at lower priorities call at 10 Hz. The low priorities are all different (`mt`, as in
+//! the papers of 1999 and 2001) or all equal (`mt-equal`, as in Schmidt's slides of 1999).
 
 mod inversion;
 pub(crate) mod load_mix;

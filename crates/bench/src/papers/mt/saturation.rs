@@ -46,8 +46,8 @@ impl BackgroundCalls {
         }
     }
 
-    /// Returns the maximum of the mean and of the 99th percentile, as ratios to the values without
-    /// load.
+    /// Returns the bounds on the mean and on the 99th percentile, as ratios to the values without
+    /// load; `None` without a bound.
     fn bounds(self, transport: BaselineTransport) -> [Option<f64>; 2] {
         match (self, transport) {
             (BackgroundCalls::None, _) => [None, None],

@@ -246,8 +246,8 @@ pub(super) fn settled(begin: Duration, end: Duration) -> Range<usize> {
 mod tests {
     use super::*;
 
-    /// Returns the bytes of each millisecond of a stream that receives `bytes` bytes per period, in
-    /// the milliseconds 3 and 4.
+    /// Returns the number of bytes that arrive in each millisecond of a stream. Each period brings
+    /// `bytes` bytes: a half in its millisecond 3, and a half in its millisecond 4.
     fn arriving(bytes: u64, milliseconds: usize) -> Vec<u64> {
         (0..milliseconds).map(|at| if matches!(at % PERIOD_MS, 3 | 4) { bytes / 2 } else { 0 }).collect()
     }
@@ -274,7 +274,8 @@ mod tests {
     #[test]
     fn rates_are_compared_with_the_guarantees() {
         let mut late = run();
-        // A period brings nothing to the second stream, and twice as much to the third.
+        // In one period the second stream receives nothing, and the third stream receives twice its
+        // bytes.
         late.streams[1][620..630].fill(0);
         late.streams[2][623] *= 3;
         let values = judged(ReceiveVariant::Steered, &[run(), late]);

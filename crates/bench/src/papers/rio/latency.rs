@@ -143,7 +143,7 @@ fn steered_frames(testbed: &RioTestbed, variants: &[ReceiveVariant]) -> Result<V
             unit: "",
             bound: None,
         };
-        values.extend([value("queued for the stream's thread", queued), value("missed", missed)]);
+        values.extend([value("processed as frames of the stream", queued), value("missed", missed)]);
     }
     Ok(values)
 }
@@ -248,10 +248,11 @@ fn lack_of_strain(idle: &Results, loaded: &Results) -> Option<String> {
 fn goals_of(variant: ReceiveVariant, condition: Condition) -> Option<LatencyGoals> {
     match (variant, condition) {
         (ReceiveVariant::SteeredOrdinary, Condition::Idle) => Some(goals::IDLE_ORDINARY),
-        (ReceiveVariant::SocketOptions | ReceiveVariant::Steered | ReceiveVariant::PacketBudget, Condition::Idle) => {
-            Some(goals::IDLE)
+        (ReceiveVariant::Kernel | ReceiveVariant::KernelFifo, _) => None,
+        (_, Condition::Idle) => Some(goals::IDLE),
+        (ReceiveVariant::Steered | ReceiveVariant::PacketBudget | ReceiveVariant::LowLatency, Condition::BulkLoad) => {
+            Some(goals::LOADED)
         }
-        (ReceiveVariant::Steered | ReceiveVariant::PacketBudget, Condition::BulkLoad) => Some(goals::LOADED),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@
 //! removes namespaces and link when the processes end. All variants use the same interface, and the
 //! steering program is attached only during the turns of variants that need it.
 
+mod ceiling;
 mod corba;
 mod guarantees;
 mod latency;
@@ -32,12 +33,8 @@ use shared::{BENCH, CORELANE};
 use testbed::RioTestbed;
 
 /// Measurements that the benchmark does not make, with the reason.
-const NOT_MEASURED: [(&str, &str); 3] = [
+const NOT_MEASURED: [(&str, &str); 2] = [
     ("Corelane, kernel priorities", "the variant with receive threads and transmit classes is not implemented"),
-    (
-        "Corelane, ceiling of best effort",
-        "a ceiling of received frames is not implemented, and that of sent ones is not measured",
-    ),
     ("Corelane, receive livelock", "the measurement of a flood is not implemented"),
 ];
 
@@ -71,5 +68,6 @@ pub(crate) fn rio(options: &BenchOptions, report: &mut Report<'_>, progress: &mu
     report.add_text(&testbed.describe())?;
     latency::latency(&testbed, options, report, progress)?;
     guarantees::guarantees(&testbed, options, report, progress)?;
+    ceiling::best_effort_ceiling(&testbed, options, report, progress)?;
     processor::processor_time(&testbed, options, report, progress)
 }

@@ -7,8 +7,10 @@
 //! | `listen` | `VARIANT:PORT` of each echo server, `bulk:PORT`, and `refused:REASON` for streams that cannot be steered |
 //! | `objects` | `VARIANT=REFERENCE` of each object in a lane |
 //! | `enter VARIANT` | `entered`, after the steering program is on the interface, or off it |
+//! | `limit RATE` | `limited`, after frames of best effort above RATE bytes per second are dropped; `enter` ends this |
+//! | `dropped` | the frames that the last `limit` has dropped |
 //! | `lacks` | `STREAM:REASON` of each stream whose frames cannot be steered as they should |
-//! | `frames STREAM` | the frames of the stream that were queued for its thread, and those that were not; an error if the level is not stream steering |
+//! | `frames STREAM` | the frames of the stream that its thread or, with low latency, the receive context got, and those that became best effort; an error if the level is not stream steering |
 //! | `received` | the bytes that the bulk server has received |
 //! | `measure` | `measuring`, after the count of received bytes by the millisecond has begun |
 //! | `measured PORT-NAME` | the bytes of each millisecond, received at the port with this name |
@@ -48,9 +50,11 @@ struct Receiver {
     interface: String,
     tcp: Arc<TcpTransport>,
     sockets: Arc<RioTransport>,
-    /// `None` before the line `listen`.
+    /// The transport that can steer frames; `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
     is_steering: bool,
+    /// Sorts frames in the place of `steering`, with a ceiling of best effort.
+    limiting: Option<RioTransport>,
     /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
     streams: BTreeMap<String, Vec<u32>>,
     orbs: Vec<Orb>,
@@ -65,6 +69,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
         sockets: Arc::new(RioTransport::new(RioConfig::default().max_level(FeatureLevel::SocketOptions))),
         steering: None,
         is_steering: false,
+        limiting: None,
         streams: BTreeMap::new(),
         orbs: Vec::new(),
         meters: BTreeMap::new(),
@@ -81,7 +86,13 @@ impl Receiver {
             ["receive"] => link::receive_on(&self.interface, self.core).map(|threads| threads.to_string()),
             ["listen"] => self.listen(),
             ["objects"] => self.activate_objects(),
+            ["limit", rate] => self.limit(rate.parse().map_err(failed)?),
+            ["dropped"] => {
+                let frames = self.limiting.as_ref().and_then(RioTransport::best_effort_frames);
+                Ok(frames.ok_or_else(|| Failure::new("there is no ceiling"))?.dropped_frames.to_string())
+            }
             ["enter", variant] => {
+                self.limiting = None;
                 let variant = ReceiveVariant::from_word(variant);
                 self.steer(variant.is_some_and(ReceiveVariant::steers))?;
                 Ok("entered".to_owned())
@@ -99,12 +110,27 @@ impl Receiver {
         }
     }
 
-    /// Starts all servers, and returns the answer to the line `listen`. The streams of the servers
-    /// remain while their frames are not steered.
+    fn config(&self) -> RioConfig {
+        let core = u32::try_from(self.core).unwrap_or(0);
+        RioConfig::for_interface(&self.interface).has_best_effort_thread(true).default_core(core)
+    }
+
+    /// Drops frames of best effort above `rate`, the maximum in bytes per second.
+    fn limit(&mut self, rate: u64) -> Result<String, Failure> {
+        self.limiting = None;
+        self.steer(false)?;
+        let limiting = RioTransport::new(self.config().max_best_effort_receive_rate(Some(rate)));
+        if limiting.level() != FeatureLevel::StreamSteering {
+            return Err(Failure::new(limiting.level_limit_reason()));
+        }
+        self.limiting = Some(limiting);
+        Ok("limited".to_owned())
+    }
+
+    /// Starts all servers, and returns the answer to the line `listen`. The servers keep their
+    /// streams when steering is switched off.
     fn listen(&mut self) -> Result<String, Failure> {
-        let mut config = RioConfig::for_interface(&self.interface).has_best_effort_thread(true);
-        config.default_core = u32::try_from(self.core).unwrap_or(0);
-        let steering = Arc::new(RioTransport::new(config));
+        let steering = Arc::new(RioTransport::new(self.config()));
         let refusal = (steering.level() != FeatureLevel::StreamSteering).then(|| steering.level_limit_reason());
         self.steering = Some(steering.clone());
         let mut ports: BTreeMap<String, String> = BTreeMap::new();
@@ -113,9 +139,10 @@ impl Receiver {
                 ReceiveVariant::Kernel | ReceiveVariant::KernelFifo => self.tcp.clone(),
                 ReceiveVariant::SocketOptions => self.sockets.clone(),
                 _ if refusal.is_some() => continue,
-                ReceiveVariant::Steered | ReceiveVariant::SteeredOrdinary | ReceiveVariant::PacketBudget => {
-                    steering.clone()
-                }
+                ReceiveVariant::Steered
+                | ReceiveVariant::SteeredOrdinary
+                | ReceiveVariant::PacketBudget
+                | ReceiveVariant::LowLatency => steering.clone(),
             };
             let port = self.start(&*transport, &variant.io(self.core), variant.scheduling(), echo)?;
             ports.insert(variant.word().to_owned(), port.to_string());
@@ -201,7 +228,7 @@ impl Receiver {
         let states = self.states(numbers);
         let counts = || states.iter().filter_map(|stream| stream.frame_counts);
         Ok(joined(&[
-            counts().map(|frames| frames.queued_frames).sum(),
+            counts().map(|frames| frames.queued_frames + frames.receive_context_frames).sum(),
             counts().map(|frames| frames.undeliverable_frames).sum(),
         ]))
     }

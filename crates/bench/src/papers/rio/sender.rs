@@ -8,6 +8,7 @@
 //! | `requests` | the times of the requests of the last `echo`'s counted calls in nanoseconds: from the call to the server's thread |
 //! | `call REFERENCE PRIORITY WARM-UP COUNT` | as `echo`, for calls with a sequence of octets |
 //! | `send PORT PRIORITY RATE` | `sending`, after a thread has begun to send as much as it can, or at most RATE bytes per second |
+//! | `limit RATE` | `limited`, after the interface sends at most RATE bytes per second; 0 ends this |
 //! | `quiet` | `quiet`, after all these threads have ended; an error if one of them ended before |
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corelane::Orb;
+use corelane_rio::feature_level::FeatureLevel;
+use corelane_rio::{RioConfig, RioTransport};
 use corelane_sys::thread::{self, CpuSet, JoinHandle, Scheduling, ThreadBuilder};
 use corelane_sys::{clock, socket};
 
@@ -48,6 +51,8 @@ struct Sender {
     requests: Vec<u64>,
     orb: Orb,
     objects: BTreeMap<String, CountedTargetRef>,
+    /// Holds the transmit classes with their ceiling.
+    limiting: Option<RioTransport>,
     is_over: Arc<AtomicBool>,
     sending: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -60,6 +65,7 @@ pub(crate) fn serve(core: usize) -> Result<(), Failure> {
         requests: Vec::new(),
         orb: client_orb(0)?,
         objects: BTreeMap::new(),
+        limiting: None,
         is_over: Arc::default(),
         sending: Vec::new(),
     };
@@ -99,12 +105,34 @@ impl Sender {
                 self.send(parsed(port)?, scheduling(priority)?, parsed(rate)?)?;
                 Ok("sending".to_owned())
             }
+            ["limit", rate] => {
+                self.limit(parsed(rate)?)?;
+                Ok("limited".to_owned())
+            }
             ["quiet"] => {
                 self.quiet()?;
                 Ok("quiet".to_owned())
             }
             _ => Err(Failure::new(format!("not understood: {line}"))),
         }
+    }
+
+    fn limit(&mut self, rate: u64) -> Result<(), Failure> {
+        let journals = std::env::temp_dir().join(format!("corelane-rio-{}", std::process::id()));
+        if rate == 0 {
+            self.limiting = None;
+            let _ = std::fs::remove_dir(journals);
+            return Ok(());
+        }
+        let config = RioConfig::for_interface(&self.interface).max_level(FeatureLevel::KernelPriorities);
+        let limiting = RioTransport::new(config.max_best_effort_send_rate(Some(rate)).journal_folder(journals));
+        // The receive threads belong to the benchmark, which is no lack here.
+        let lack = limiting.missing_priorities_reason().unwrap_or_default();
+        if limiting.level() != FeatureLevel::KernelPriorities {
+            return Err(Failure::new(format!("{}; {lack}", limiting.level_limit_reason())));
+        }
+        self.limiting = Some(limiting);
+        Ok(())
     }
 
     fn connection(&mut self, port: u16) -> Result<&mut TcpStream, Failure> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use corelane_sys::clock;
 use corelane_sys::lock::{LockScope, Mutex};
 
+use super::ceiling::{BulkRun, CeilingSide};
 use super::guarantees::{self, GuaranteeRun, settled};
 use super::link;
 use super::processor::{IdleTime, Work};
@@ -79,6 +80,27 @@ pub(super) struct RioTestbed {
 struct Processes {
     receiver: RunningProgram,
     sender: RunningProgram,
+}
+
+impl Processes {
+    /// Sends bulk load for the time `length`. Then `lift` lifts the ceiling, if there is one, and
+    /// returns the number of dropped frames. The end of the connection must not be among them.
+    fn send_bulk(
+        &mut self,
+        port: u16,
+        length: Duration,
+        lift: impl FnOnce(&mut Self) -> Result<u64, Failure>,
+    ) -> Result<BulkRun, Failure> {
+        self.receiver.ask("measure", PATIENCE)?;
+        let began = clock::now();
+        self.sender.ask(&format!("send {port} 0 0"), PATIENCE)?;
+        let first = began.elapsed();
+        std::thread::sleep(length);
+        let judged = settled(first, began.elapsed());
+        let lifted = lift(self);
+        self.sender.ask("quiet", PATIENCE)?;
+        Ok(BulkRun { bytes: measured(&mut self.receiver, BULK)?, judged, dropped: lifted? })
+    }
 }
 
 impl RioTestbed {
@@ -252,6 +274,44 @@ impl RioTestbed {
             steered.end(receiver, frames)?;
         }
         Ok(GuaranteeRun { best_effort, streams, alone, together })
+    }
+
+    /// Sends bulk load without a ceiling, with the steering program on the interface.
+    pub(super) fn bulk_alone(&self, length: Duration) -> Result<BulkRun, Failure> {
+        let bulk = self.port(BULK)?;
+        let mut processes = self.processes.lock();
+        let variant = if self.refusal.is_none() { ReceiveVariant::Steered } else { ReceiveVariant::Kernel };
+        processes.receiver.ask(&format!("enter {}", variant.word()), PATIENCE)?;
+        processes.send_bulk(bulk, length, |_| Ok(0))
+    }
+
+    /// Sends bulk load below a ceiling in bytes of frames per second.
+    pub(super) fn bulk_below_ceiling(
+        &self,
+        side: CeilingSide,
+        ceiling: u64,
+        length: Duration,
+    ) -> Result<BulkRun, Failure> {
+        let bulk = self.port(BULK)?;
+        let mut processes = self.processes.lock();
+        let limit = format!("limit {ceiling}");
+        match side {
+            CeilingSide::Received => {
+                processes.receiver.ask(&limit, PATIENCE)?;
+                processes.send_bulk(bulk, length, |Processes { receiver, .. }| {
+                    let dropped = receiver.ask("dropped", PATIENCE)?.parse().map_err(failed);
+                    receiver.ask(&format!("enter {}", ReceiveVariant::Steered.word()), PATIENCE)?;
+                    dropped
+                })
+            }
+            CeilingSide::Sent => {
+                processes.sender.ask(&limit, PATIENCE)?;
+                processes.send_bulk(bulk, length, |Processes { sender, .. }| {
+                    sender.ask("limit 0", PATIENCE)?;
+                    Ok(0)
+                })
+            }
+        }
     }
 
     /// Sends bulk load for three times `step`, with calls of the variant during the second `step`.

@@ -23,16 +23,19 @@ pub(super) enum ReceiveVariant {
     /// Real-time I/O at the level "stream steering", with a budget in packets: a protocol thread of
     /// the receiver lets IP and TCP process the packets.
     PacketBudget,
+    /// Real-time I/O at the level "stream steering", with the class of low latency: the receive
+    /// context processes the packets.
+    LowLatency,
 }
 
-use ReceiveVariant::{Kernel, KernelFifo, PacketBudget, SocketOptions, Steered, SteeredOrdinary};
+use ReceiveVariant::{Kernel, KernelFifo, LowLatency, PacketBudget, SocketOptions, Steered, SteeredOrdinary};
 
-/// Budget of the round trips, which the calls never use up.
-const UNLIMITED: IoClass = IoClass::GuaranteedPackets { packets: 100_000, period: Duration::from_millis(10) };
+/// Packets and period of budget and cap of the round trips, which the calls never use up.
+const UNLIMITED: (u32, Duration) = (100_000, Duration::from_millis(10));
 
 impl ReceiveVariant {
-    pub(super) const ALL: [ReceiveVariant; 6] =
-        [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary, PacketBudget];
+    pub(super) const ALL: [ReceiveVariant; 7] =
+        [KernelFifo, Kernel, SocketOptions, Steered, SteeredOrdinary, PacketBudget, LowLatency];
 
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -42,6 +45,7 @@ impl ReceiveVariant {
             Steered => "steered",
             SteeredOrdinary => "steered-ordinary",
             PacketBudget => "packet-budget",
+            LowLatency => "low-latency",
         }
     }
 
@@ -57,6 +61,7 @@ impl ReceiveVariant {
             Steered => "stream steering",
             SteeredOrdinary => "stream steering, ordinary class",
             PacketBudget => "budget in packets",
+            LowLatency => "low latency",
         }
     }
 
@@ -65,11 +70,11 @@ impl ReceiveVariant {
     }
 
     pub(super) fn uses_rio(self) -> bool {
-        matches!(self, SocketOptions | Steered | SteeredOrdinary | PacketBudget)
+        self == SocketOptions || self.steers()
     }
 
     pub(super) fn steers(self) -> bool {
-        matches!(self, Steered | SteeredOrdinary | PacketBudget)
+        matches!(self, Steered | SteeredOrdinary | PacketBudget | LowLatency)
     }
 
     /// Returns the name of a lane whose packets are treated in this way; `None` if no CORBA calls
@@ -80,6 +85,7 @@ impl ReceiveVariant {
             SocketOptions => Some("lane, socket options"),
             Steered => Some("lane, stream steering"),
             PacketBudget => Some("lane, budget in packets"),
+            LowLatency => Some("lane, low latency"),
             Kernel | SteeredOrdinary => None,
         }
     }
@@ -95,12 +101,14 @@ impl ReceiveVariant {
     }
 
     pub(super) fn io(self, core: usize) -> IoProperties {
+        let (packets, period) = UNLIMITED;
         let class = match self {
             Kernel | KernelFifo => IoClass::BestEffort,
             SocketOptions | Steered | SteeredOrdinary => IoClass::Priority,
-            PacketBudget => UNLIMITED,
+            PacketBudget => IoClass::GuaranteedPackets { packets, period },
+            LowLatency => IoClass::LowLatency { packets, period },
         };
-        let native_priority = matches!(self, SocketOptions | Steered | PacketBudget).then_some(PRIORITY);
+        let native_priority = matches!(self, SocketOptions | Steered | PacketBudget | LowLatency).then_some(PRIORITY);
         IoProperties { class, native_priority, cores: Some(CpuSet::one(core)) }
     }
 }

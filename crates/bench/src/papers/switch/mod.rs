@@ -48,8 +48,8 @@ pub(crate) fn switch(options: &BenchOptions, report: &mut Report<'_>, progress: 
     let priority = match options.placement.scheduling {
         Some(Scheduling::Fifo(priority)) => Some(priority.min(98)),
         Some(_) => None,
-        // The papers' threads have fixed priorities, so the benchmark uses one if the kernel
-        // permits it.
+        // The papers' threads have fixed priorities, so the benchmark uses a fixed priority if the
+        // kernel permits it.
         None => ThreadBuilder::new().scheduling(Scheduling::Fifo(10)).spawn(|| ()).is_ok().then_some(10),
     };
     if priority.is_none() {

@@ -39,7 +39,7 @@ pub(super) fn omniorb(endpoint: &str) -> Result<String, Refusal> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConvertedEndpoint {
     pub(super) address: String,
-    /// The address with the host of the option `hostname_in_ior`.
+    /// The address with the host of the option `hostname_in_ior`; `None` without this option.
     pub(super) published: Option<String>,
     /// True if the endpoint has a version or options, which are not converted.
     pub(super) has_more: bool,

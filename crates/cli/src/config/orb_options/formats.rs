@@ -14,7 +14,7 @@ const DIRECTIVES: &[&str] = &["dynamic", "static", "suspend", "resume", "remove"
 #[derive(Debug)]
 pub(super) struct OrbOption {
     pub(super) line: usize,
-    /// The service in `svc.conf` to which the option belongs.
+    /// The service in `svc.conf` to which the option belongs; `None` for an option of the ORB.
     pub(super) service: Option<String>,
     pub(super) shown: String,
     pub(super) content: OptionContent,

@@ -51,7 +51,7 @@ pub(super) struct FilePublication {
     /// Maximum number of publications that use the entry at a time.
     max_users: usize,
     pub(super) event_type: EventType,
-    /// `None` if the supplier may push events of any source.
+    /// The source of the events; `None` if the supplier may push events of any source.
     pub(super) source: Option<EventSource>,
     pub(super) period: Option<Nanos>,
     pub(super) jitter: Nanos,
@@ -141,7 +141,7 @@ impl ChannelFile {
     }
 }
 
-/// Reads a channel file.
+/// Parses the text of a channel file.
 pub(in crate::events) fn read(text: &str) -> Result<ChannelFile, TaskFileError> {
     let document = parse_document(text)?;
     let mut root = TomlTable::root(text, &document);

@@ -25,8 +25,8 @@ const MAX_HEAD: usize = 8 << 10;
 /// Maximum time of each step of a connection: until the request has arrived, until the answer is
 /// written, and until the client ends the connection.
 const MAX_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of connections that are served at a time. Each has a thread. Further ones wait in
-/// the kernel.
+/// Maximum number of connections that are served at a time. Each has a thread. Further connections
+/// wait in the kernel.
 const MAX_CONNECTIONS: usize = 8;
 /// Maximum number of bytes of a request that are read and ignored after the answer, so that the
 /// answer reaches the client.

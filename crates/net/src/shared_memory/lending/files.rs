@@ -1,4 +1,4 @@
-//! The files that a side has passed to its peer, and those that it has received.
+//! The files that a side has passed to its peer, and the files that it has received.
 //!
 //! Each file has one of [`SLOTS`] slots at the receiver. The sender chooses the slot, and says
 //! which other slots the receiver must empty first. So the receiver decides nothing, and a sender
@@ -65,7 +65,7 @@ impl Announcement {
 
 #[derive(Debug, Default)]
 pub(super) struct SentFiles {
-    /// Empty before the first file.
+    /// The file in each of the peer's slots. The list is empty before the first file.
     slots: Vec<Option<SentFile>>,
     announced: u64,
     uses: u64,
@@ -170,7 +170,7 @@ impl SentFiles {
 
 #[derive(Debug, Default)]
 pub(super) struct ReceivedFiles {
-    /// Empty before the first file.
+    /// The file in each of this side's slots. The list is empty before the first file.
     slots: Vec<Option<ReceivedFile>>,
     announced: u64,
     bytes: usize,
@@ -234,8 +234,8 @@ impl ReceivedFiles {
         Ok(())
     }
 
-    /// Empties the announced slots. Returns the announced slot and size, or `None` if the peer
-    /// breaks a rule.
+    /// Empties the announced slots. Returns the announcement with its slot and its size as numbers
+    /// of type `usize`. Returns `None` if the peer breaks a rule.
     fn make_room(&mut self, announced: Announcement, limit: usize) -> Option<(Announcement, usize, usize)> {
         let (slot, length) = (announced.slot as usize, usize::try_from(announced.length).ok()?);
         if announced.number != self.announced + 1 || slot >= SLOTS || length == 0 {

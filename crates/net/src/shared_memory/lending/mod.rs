@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use corelane_sys::buffer::Buffer;
@@ -64,8 +64,47 @@ pub(super) struct Lending {
 
 #[derive(Debug)]
 enum Side {
-    Client { path: PathBuf, attempts: AtomicU32 },
+    Client { path: PathBuf, opening: Opening },
     Server { channels: Arc<Channels>, name: Name },
+}
+
+/// The attempts of a client to open the channel.
+#[derive(Debug, Default)]
+struct Opening {
+    /// Number of attempts. Written, relaxed, by the thread that has set `is_running`.
+    attempts: AtomicU32,
+    /// True while a thread opens the channel. Set with acquire, cleared with release. The server
+    /// keeps the first channel that it accepts. If two threads could open one each, the client
+    /// might keep the one that the server drops.
+    is_running: AtomicBool,
+}
+
+/// The right of the calling thread to open the channel. No other thread has it at the same time.
+struct OpeningTurn<'o>(&'o Opening);
+
+impl Drop for OpeningTurn<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with `turn`, so that the next thread with the right sees the channel.
+        self.0.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Opening {
+    /// Begins an attempt. `None` while another thread opens the channel, after it has been opened,
+    /// and after the last attempt.
+    fn turn(&self, channel: &OnceLock<DescriptorFilterSocket>) -> Option<OpeningTurn<'_>> {
+        if self.attempts.load(Ordering::Relaxed) >= MAX_ATTEMPTS || self.is_running.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let turn = OpeningTurn(self);
+        // The thread that had the right before may have opened the channel.
+        let attempts = self.attempts.load(Ordering::Relaxed);
+        if channel.get().is_some() || attempts >= MAX_ATTEMPTS {
+            return None;
+        }
+        self.attempts.store(attempts + 1, Ordering::Relaxed);
+        Some(turn)
+    }
 }
 
 /// A listener's connections whose channels have not arrived yet.
@@ -119,7 +158,7 @@ impl Lending {
     /// Creates the state of a client's connection to the listener at `path`. `None` if `limit` is
     /// less than 64 KiB.
     pub(super) fn of_client(ends: &Arc<PeerState>, peer: &Peer, path: PathBuf, limit: usize) -> Option<Arc<Self>> {
-        let side = Side::Client { path, attempts: AtomicU32::new(0) };
+        let side = Side::Client { path, opening: Opening::default() };
         Self::new(ends, peer, side, limit, SharedWord::ClientLendingLimit)
     }
 
@@ -200,15 +239,13 @@ impl Lending {
 
     #[cold]
     fn open_channel(&self) {
-        let Side::Client { path, attempts } = &self.side else { return };
+        let Side::Client { path, opening } = &self.side else { return };
         let name = [SharedWord::ConnectionNameWord0, SharedWord::ConnectionNameWord1, SharedWord::ConnectionNameWord2]
             .map(|word| self.ends.rings.published_word(word));
-        if self.channel.get().is_some()
-            || name[0] == 0
-            || attempts.fetch_add(1, Ordering::Relaxed).min(MAX_ATTEMPTS) == MAX_ATTEMPTS
-        {
+        if name[0] == 0 {
             return;
         }
+        let Some(_turn) = opening.turn(&self.channel) else { return };
         let options = SocketOptions { refuse_descriptors: false, ..SocketOptions::default() };
         let Ok(fd) = socket::connect_unix_without_waiting(&Address::Unix(path.clone()), &options) else { return };
         let fd = DescriptorFilterSocket::for_unix_socket(fd);
@@ -216,8 +253,7 @@ impl Lending {
         if credentials(fd.as_fd()) == self.peer
             && socket::send(fd.as_fd(), &channel_header(name), socket::WaitMode::Now).is_ok_and(|n| n == HEADER_BYTES)
         {
-            // Another thread may have opened a channel since the check above. The server takes the
-            // channel that it accepts first.
+            // No other thread sets it during this turn.
             let _ = self.channel.set(fd);
         }
     }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use corelane_sys::counters;
 use corelane_sys::ring::{RingPair, RingSizes};
 use corelane_sys::sealed::{SealableBuffer, SealedOctets};
+use corelane_sys::socket::DescriptorFilterListener;
 
 use super::files::SLOTS;
 use super::*;
@@ -160,7 +161,7 @@ fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
     assert_eq!(sides.take(lent + 1, 1).unwrap().len(), 5);
     let small = (0..2 * SLOTS).filter_map(|_| lend(1)).count();
     assert_eq!(small, SLOTS);
-    // The peer can write any number, also one that no announcement has.
+    // The peer can write any number, even one that no announcement has.
     sides.client.ends.rings.publish_word(SharedWord::ServerTakenFileCount, u32::MAX);
     assert_eq!(lend(1), None);
 }
@@ -276,4 +277,109 @@ fn channel_is_taken_only_with_the_name_of_a_connection_and_once() {
     assert_eq!(channels.waiting.lock().len(), 1);
     drop(other);
     assert!(channels.waiting.lock().is_empty());
+}
+
+/// A client's connection to a listener of the test, which accepts channels itself.
+struct Opener {
+    client: Arc<Lending>,
+    listener: DescriptorFilterListener,
+    _theirs: RingPair,
+    path: PathBuf,
+}
+
+impl Opener {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("corelane-channel-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let address = Address::Unix(path.clone());
+        let listener = socket::listen(&address, &SocketOptions::default(), 16).unwrap();
+        let sizes = RingSizes::at_least(4096, 4096);
+        let (ours, memory) = RingPair::create(sizes).unwrap();
+        let theirs = RingPair::open(memory.as_fd(), sizes).unwrap();
+        for (word, value) in [
+            (SharedWord::ConnectionNameWord0, 1),
+            (SharedWord::IsChannelWanted, 1),
+            (SharedWord::ServerLendingLimit, 16),
+        ] {
+            theirs.publish_word(word, value);
+        }
+        let options = SocketOptions::default();
+        let peer = credentials(socket::connect_unix_without_waiting(&address, &options).unwrap().as_fd());
+        let listener = DescriptorFilterListener::for_unix_listener(listener);
+        let opener = Opener {
+            client: Lending::of_client(&PeerState::new(ours), &peer, path.clone(), MIB).unwrap(),
+            listener,
+            _theirs: theirs,
+            path,
+        };
+        assert_eq!(opener.headers(), 0);
+        opener
+    }
+
+    /// Accepts all connections, and returns the number of headers that arrived on them.
+    fn headers(&self) -> usize {
+        let mut count = 0;
+        while let Ok((channel, _)) = self.listener.accept() {
+            let mut header = [0; HEADER_BYTES];
+            let is_header = socket::recv(channel.as_fd(), &mut header, socket::WaitMode::Now)
+                .is_ok_and(|length| length == HEADER_BYTES && parse_channel_header(&header) == Some([1, 0, 0]));
+            count += usize::from(is_header);
+        }
+        count
+    }
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[test]
+fn channel_is_opened_by_one_thread_at_a_time_and_once() {
+    let opener = Opener::new("turns");
+    let Side::Client { opening, .. } = &opener.client.side else { panic!() };
+    let turn = opening.turn(&opener.client.channel).unwrap();
+    let octets = sealed(100_000, 7);
+    // Another thread opens the channel.
+    opener.client.open_if_wanted();
+    assert!(opener.client.lend(octets.as_ref()).is_none());
+    assert_eq!((opener.headers(), opener.client.channel.get().is_some()), (0, false));
+    drop(turn);
+    opener.client.open_if_wanted();
+    assert_eq!((opener.headers(), opener.client.channel.get().is_some()), (1, true));
+    assert!(opening.turn(&opener.client.channel).is_none());
+    opener.client.open_if_wanted();
+    assert!(opener.client.lend(octets.as_ref()).is_none());
+    assert_eq!(opener.headers(), 0);
+}
+
+#[test]
+fn threads_that_want_the_channel_at_the_same_time_send_one_header() {
+    for _ in 0..500 {
+        let opener = Opener::new("race");
+        let octets = sealed(100_000, 7);
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                opener.client.lend(octets.as_ref())
+            });
+            start.wait();
+            opener.client.open_if_wanted();
+        });
+        assert_eq!((opener.headers(), opener.client.channel.get().is_some()), (1, true));
+    }
+}
+
+#[test]
+fn failed_attempts_to_open_the_channel_are_bounded() {
+    let opener = Opener::new("bounded");
+    let Side::Client { opening, .. } = &opener.client.side else { panic!() };
+    std::fs::remove_file(&opener.path).unwrap();
+    for attempt in 1..10 {
+        opener.client.open_if_wanted();
+        assert_eq!(opening.attempts.load(Ordering::Relaxed), attempt.min(MAX_ATTEMPTS));
+    }
+    assert_eq!((opener.headers(), opener.client.channel.get().is_some()), (0, false));
 }

@@ -342,7 +342,9 @@ impl DynAny {
     /// the same rule.
     ///
     /// # Errors
-    /// The errors of [`insert`](DynAny::insert).
+    /// [`DynAnyError::TypeMismatch`] if the Rust type does not represent the IDL type;
+    /// [`DynAnyError::InvalidValue`] if there is no current component; [`DynAnyError::System`] if
+    /// the value cannot be converted.
     pub fn get<T: Typed>(&self) -> Result<T, DynAnyError> {
         if T::matches_type(self.type_code()) {
             return Ok(self.to_any()?.extract()?);

@@ -94,7 +94,8 @@ impl<'c, 'a> SimulatedCall<'c, 'a> {
     fn step(&mut self, input: MachineInput) -> BlockedOn<'c> {
         let early = self.driver.call.due.latest().is_some_and(|deadline| clock::now() < deadline);
         if matches!(input, MachineInput::DeadlinePassed(_)) && early {
-            // A real write to a peer that does not read would block until the call's deadline.
+            // A real write to a peer that does not read would block until the call's deadline, so
+            // the simulated call waits for its deadline.
             self.later = Some(input);
             return BlockedOn::Deadline;
         }

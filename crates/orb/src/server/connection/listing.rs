@@ -22,14 +22,15 @@ impl Listing {
         Listing(AtomicU8::new(0))
     }
 
-    /// Returns true if the caller must put the connection on the list.
+    /// Records that the connection is on the list because of `cause`. Returns true if it was not,
+    /// so that the caller must put it there.
     pub(super) fn begin(&self, cause: ReadCause) -> bool {
         let bits = if cause == ReadCause::Readiness { LISTED | READINESS } else { LISTED };
         self.0.fetch_or(bits, Ordering::AcqRel) & LISTED == 0
     }
 
-    /// Returns [`ReadCause::Readiness`] if input was reported for the connection, or `None` if the
-    /// connection was not on the list.
+    /// Records that the connection is no longer on the list. Returns [`ReadCause::Readiness`] if
+    /// input was reported for the connection, or `None` if the connection was not on the list.
     pub(super) fn take(&self) -> Option<ReadCause> {
         match self.0.swap(0, Ordering::AcqRel) {
             0 => None,

@@ -58,7 +58,8 @@ pub(crate) struct Connection {
     late_requests: AtomicU32,
     queued_requests: AtomicUsize,
     queued_bytes: AtomicUsize,
-    /// Index of the connection's list in the lane's fair queue, which writes it, or [`NO_LIST`].
+    /// Index of the connection's list in the lane's fair queue; [`NO_LIST`] if the queue has no
+    /// request of the connection. Only the queue writes the index.
     #[cfg(feature = "half-sync")]
     pub(super) owner_list: AtomicU32,
     code_sets: AtomicU64,
@@ -73,10 +74,13 @@ pub(crate) struct Connection {
     has_partial_message: AtomicBool,
     stall_detector: PiMutex<StallDetector>,
     memory_use: MemoryUse,
-    /// True while epoll reports room to write on the connection. Always false without the feature
-    /// `replies-first`.
+    /// True while replies wait and epoll watches for room to write on the connection. Always false
+    /// without the feature `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
+    /// Number of messages besides jobs that the reader of a core pool has read since the last job.
+    /// Written, relaxed, by the thread that has the read lock.
+    pub(in crate::server) messages_since_job: AtomicU32,
     bound_band: AtomicU32,
     /// CORBA priority whose code point the packets carry; negative before the first one is set.
     dscp_priority: AtomicI16,
@@ -135,6 +139,7 @@ impl Connection {
             memory_use: MemoryUse::new(memory_budget),
             waits_for_room: AtomicBool::new(false),
             group: ConnectionGroup::default(),
+            messages_since_job: AtomicU32::new(0),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),
             request_bounds,
@@ -306,8 +311,8 @@ impl Connection {
         }
     }
 
-    /// Calls `work` while no other thread can send on the connection or change the flag for
-    /// congestion.
+    /// Calls `work` while no other thread can send on the connection or change the flag
+    /// [`Flag::Congested`].
     #[cold]
     pub(in crate::server) fn with_output_locked<R>(&self, work: impl FnOnce() -> R) -> R {
         self.output.with(|_| work())

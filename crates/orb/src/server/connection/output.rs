@@ -18,8 +18,8 @@ use crate::clock;
 use crate::lent_messages::ShortMessage;
 use crate::server::message::Message;
 
-/// Maximum size in bytes of a system call that sends part of a message. Between two such calls, the
-/// kernel can send more urgent replies on other connections.
+/// Maximum number of bytes that one system call sends of a large message. Between two such calls,
+/// the kernel can send more urgent replies on other connections.
 const SLICE: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -159,8 +159,8 @@ impl Connection {
         if writing.closing.is_some() {
             return SendResult::Failed(SendError::Closing);
         }
-        // Under the output lock, because messages must be sent in the order in which memory is
-        // lent.
+        // The memory is lent under the output lock, because messages must be sent in the order in
+        // which memory is lent.
         if let Some(short) = ShortMessage::new(&*self.stream, message) {
             return self.send_slices_locked(writing, &short.slices(), share, wait);
         }
@@ -236,8 +236,8 @@ impl Connection {
                 }
             }
         }
-        // A reading thread may have stopped because of the flag. Epoll does not report its input
-        // again, so the connection is listed.
+        // A reading thread may have stopped because of the flag `Congested`. Epoll does not report
+        // the unread input again, so the connection is listed.
         if announced && !writing.waits_for_memory() && self.state.clear(Flag::Congested) {
             self.watch_writability(false);
             self.list_for_reading();

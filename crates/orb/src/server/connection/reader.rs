@@ -14,7 +14,8 @@ use crate::receive::ReceiveBuffer;
 #[derive(Debug)]
 pub(crate) struct ReadState {
     pub(crate) framer: Framer,
-    /// `None` while the reading thread reads into its worker's buffer.
+    /// The received bytes that the connection keeps between reads; `None` if there are none, so
+    /// that a thread reads into its worker's buffer.
     pub(crate) partial: Option<ReceiveBuffer>,
     /// True if the last read took all input and none has been reported since, so that epoll will
     /// report new input. A read that does not fill the buffer counts as taking all input, unless

@@ -127,7 +127,7 @@ impl std::ops::Deref for WaitingRequest {
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
         // The thread that pauses reading checks the limits again after it has released the read
-        // lock. So one of the two threads notices the fall below a limit.
+        // lock. So that thread or this thread notices the fall below a limit.
         let connection = &self.connection;
         let mut goes_on = false;
         if let Some(octets) = self.queued_bytes {

@@ -113,9 +113,10 @@ impl BurstStatistics {
 }
 
 impl BurstMode {
-    /// Returns true if the calling thread must read the connection's next message itself, so that
-    /// no other thread is woken. `others_wait` is true if the ready list has tasks, for which the
-    /// runner reads connections in turn.
+    /// Returns true if the calling thread is the runner and must read the connection's next message
+    /// itself, so that no other thread is woken. On any other thread, counts a message behind which
+    /// input may wait, and requests a burst at the threshold. `others_wait` is true if the ready
+    /// list has tasks, for which the runner reads connections in turn.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection, others_wait: bool) -> bool {
         let token = token_of(connection.handle);

@@ -19,7 +19,8 @@ use crate::server::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct LeaderFollowers {
     threads: usize,
-    /// `None` in lanes with one thread, and in lanes of real-time pools.
+    /// The state of the lane's burst mode; `None` in lanes with one thread, and in lanes of
+    /// real-time pools.
     burst_mode: Option<BurstMode>,
 }
 

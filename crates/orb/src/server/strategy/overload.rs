@@ -73,7 +73,8 @@ pub(crate) trait HasOverloadThread: Architecture<Self> {
     fn overload_thread(&self) -> Option<&OverloadThread<Self>>;
 }
 
-/// The borrowing lane, and the task of the thread; `None` if another thread has taken the task.
+/// The borrowing lane, and the task that the thread runs; `None` if another thread has taken the
+/// task.
 type Loan<S> = (Arc<Lane<S>>, Option<LaneTask>);
 
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use crate::events::stored::HEADER_BYTES;
 pub(super) type AdmissionGuard<'c> = Option<MutexGuard<'c, ()>>;
 
 impl SharedChannel {
-    /// Returns the declaration of a consumer whose dependencies name these entries; `None` for best
-    /// effort, and without a schedule. Gateways get best effort.
+    /// Returns the declaration of a consumer whose dependencies name the entries `rt_infos`; `None`
+    /// for best effort, and without a schedule. Gateways get best effort.
     pub(super) fn declared_handling(
         &self,
         proxy: ProxyId,

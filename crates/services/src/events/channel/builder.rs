@@ -22,7 +22,8 @@ use crate::events::schedule::{AdmissionRefusal, ChannelSchedule, RefusalListener
 use crate::events::servants;
 use crate::events::stored::{CosEvents, HEADER_BYTES};
 
-/// Returns the plain keys of a channel: of CORBA's Event Service, and of TAO's.
+/// Returns the plain keys of a channel: first for CORBA's Event Service, then for TAO's Real-time
+/// Event Service.
 pub(super) fn plain_keys(name: &str) -> [String; 2] {
     [name.to_owned(), format!("{name}.rtec")]
 }
@@ -44,7 +45,8 @@ pub struct EventChannelBuilder {
     config: ChannelConfig,
     durable: Option<(EventStore, Retention)>,
     gateways: Vec<(ObjectRef, GatewayBuilder)>,
-    /// `None` for the default: permitted, unless the channel is durable.
+    /// True if clients may destroy the channel; `None` for the default: permitted, unless the
+    /// channel is durable.
     is_destroyed_by_clients: Option<bool>,
     refusal_listener: RefusalListener,
     real_time: RtPolicies,
@@ -254,8 +256,9 @@ impl EventChannelBuilder {
         self
     }
 
-    /// Sets the type and source of events of CORBA's Event Service, which have neither. Default:
-    /// the type 16, and the source 0, which every filter for this type accepts.
+    /// Sets the type and source that the channel gives to events of CORBA's Event Service, which
+    /// have neither. Default: the type 16, and the source 0, which every filter for this type
+    /// accepts.
     #[must_use]
     pub fn cos_events(mut self, event_type: EventType, source: EventSource) -> Self {
         self.config.cos_events.event_type = event_type;

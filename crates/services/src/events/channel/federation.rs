@@ -30,7 +30,7 @@ const MAX_DESTINATION: usize = 200;
 
 pub(in crate::events) struct Federation {
     identity: Arc<ChannelIdentity>,
-    /// The lock is not held while another one is taken.
+    /// The lock is not held while another lock is taken.
     known: PiMutex<Known>,
 }
 
@@ -70,7 +70,7 @@ impl Known {
 
 impl Federation {
     pub(super) fn new() -> Self {
-        // Without random numbers of the kernel, the time still tells the runs of a channel apart.
+        // If the kernel gives no random number, the time tells the runs of a channel apart.
         let random = process::random_number().unwrap_or_else(|_| SharedChannel::now());
         Self {
             identity: Arc::new(ChannelIdentity::new(random.max(1))),

@@ -26,10 +26,11 @@ pub(super) type LedgerResult = Result<u64, LedgerError>;
 
 pub(super) struct Committer {
     store: Arc<dyn Store>,
-    /// `None` if the store may have changed since the last reading.
+    /// The state after the last commit, with its revision; `None` if the store may have changed
+    /// since the last reading.
     head: Option<(Ledger, Revision)>,
     limits: EventStoreLimits,
-    /// The channels with a damaged event, since the last reading of the store.
+    /// The channels in which a damaged event was found since the last reading of the store.
     damaged: BTreeMap<ChannelNumber, Arc<StoreError>>,
     /// A number above those of all channels that this process has seen or created.
     next_channel: u32,
@@ -313,7 +314,7 @@ mod tests {
             open("cargo", Retention::default()),
             resume(0, "log"),
             resume(1, "log"),
-            // An event of five bytes counts 37.
+            // An event of five bytes counts 37 bytes.
             append(0),
             append(0),
             append(1),

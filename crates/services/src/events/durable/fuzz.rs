@@ -40,9 +40,9 @@ fn event(key: &[u8], value: &[u8]) {
     assert!(records::is_event_of(channel, key));
     let written = records::put_event(channel, record.number, record.stored_at, record.event);
     assert_eq!((written.key.as_slice(), written.value.as_deref()), (key, Some(value)));
-    let Ok(event) = StoredEvent::event_of_octets(record.event) else { return };
+    let Ok((event, passage)) = StoredEvent::event_of_octets(record.event) else { return };
     // A value that is nested too deeply is not stored.
-    if let Ok(octets) = StoredEvent::new(&event, 0).to_octets() {
-        assert!(StoredEvent::event_of_octets(&octets).is_ok());
+    if let Ok(octets) = StoredEvent::passed(&event, passage.clone(), 0).to_octets() {
+        assert_eq!(StoredEvent::event_of_octets(&octets).map(|(_, read)| read), Ok(passage));
     }
 }

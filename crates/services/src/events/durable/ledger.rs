@@ -71,7 +71,7 @@ impl KeptEvent {
     }
 }
 
-/// A channel in the store.
+/// A channel in the store: its settings, the numbers of its events, and its consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Book {
     pub(super) name: String,

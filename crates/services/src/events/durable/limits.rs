@@ -12,19 +12,20 @@ pub struct EventStoreLimits {
     /// maximum should be clearly lower than the number of these threads. Default: 128.
     pub max_waiting_requests: usize,
     /// Maximum number of requests of one channel that wait for the store at a time in threads that
-    /// serve one connection each, and likewise in threads that serve several. Default: 64.
+    /// serve one connection each. The same maximum applies separately to threads that serve several
+    /// connections. Default: 64.
     pub max_waiting_requests_per_channel: usize,
     /// Maximum number of requests that wait for the store at a time in threads that serve several
     /// connections: the threads of the other architectures, and the four shared threads of
     /// `ThreadPerConnection`. The maximum should be lower than half the number of these threads.
     /// Default: 2.
     pub max_waiting_requests_in_pool: usize,
-    /// Maximum number of readers that wait at a time for a further event, in threads that serve one
-    /// connection each, and in other threads. A further reader gets an empty answer at once.
-    /// Default: 64 and 1.
+    /// Maximum number of readers that wait at a time for a further event: first in threads that
+    /// serve one connection each, then in other threads. A further reader gets an empty answer at
+    /// once. Default: 64 and 1.
     pub max_waiting_readers: (usize, usize),
-    /// Maximum number of channels. A further one is refused with IMP_LIMIT. Channels that the store
-    /// already has stay, even if they are more. Default: 64.
+    /// Maximum number of channels. A further channel is refused with IMP_LIMIT. Channels that the
+    /// store already has stay, even if they are more. Default: 64.
     pub max_channels: usize,
     /// Maximum number of named consumers of all channels together; each channel has at most 256.
     /// Default: 1,024.

@@ -20,8 +20,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::events) struct DurablePart {
     store: EventStore,
     retention: Retention,
-    /// Empty until the channel has its plain keys, so that a channel that cannot be served leaves
-    /// nothing in the store.
+    /// The stream of the channel; empty until the channel has its plain keys, so that a channel
+    /// that cannot be served leaves nothing in the store.
     stream: OnceLock<DurableStream>,
     requests: WaitGate,
     unstored: Arc<UnstoredCounts>,
@@ -40,8 +40,8 @@ impl DurablePart {
         Self { store, retention, stream, requests, unstored }
     }
 
-    /// Counts a request that may wait for the store, until the place is dropped. Refuses the
-    /// request at the maximum number, and after the end of the store.
+    /// Counts a request that may wait for the store, until the returned place is dropped. Refuses
+    /// the request at the maximum number, and after the end of the store.
     pub(in crate::events) fn enter(&self) -> Result<RequestPlace<'_>, DurableError> {
         if !self.store.takes_requests() {
             return Err(DurableError::Ended);

@@ -19,8 +19,8 @@ const MAX_BATCH_REQUESTS: usize = 1_024;
 /// Maximum size in bytes of the requests of one commit. A single request may be larger. A commit of
 /// this size fits into the store's log.
 const MAX_BATCH_BYTES: usize = 512 << 10;
-/// Maximum size of the waiting requests in bytes. Beyond it, acknowledged requests wait for room,
-/// and other events are not stored.
+/// Maximum size of the waiting requests in bytes. Beyond it, requests with an acknowledgement wait
+/// for room, and events without one are not stored.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 const MAX_WAITING_REQUESTS: usize = 16_384;
 /// Number of bytes that a request counts beyond its event.
@@ -72,7 +72,7 @@ struct Queue {
     /// Number of threads that waited for the last commit, plus those that arrived during it.
     expected: usize,
     last_commit: Duration,
-    /// No thread waits for a result beyond this time.
+    /// The time after which no thread waits for a result; `None` for no bound.
     end_at: Option<Monotonic>,
     /// The time until which ended channels wait for their events. The first channel that ends after
     /// a commit sets it.
@@ -239,7 +239,7 @@ impl SharedStore {
         self.arrived.notify_one();
     }
 
-    /// Lets no thread wait for a result beyond this time from now.
+    /// Lets no thread wait for a result for longer than `timeout` from now.
     pub(super) fn limit_waits(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         queue.end_at = Some(queue.earlier_end(Monotonic::now() + timeout));
@@ -273,7 +273,7 @@ impl SharedStore {
     }
 
     /// Waits until the requests that are queued now have results. Channels that end while the disk
-    /// does not answer wait for one such time together.
+    /// does not answer share one `timeout`, so their waits do not add up.
     pub(super) fn settle(&self, timeout: Duration) {
         let mut queue = self.queue.lock();
         let last = queue.arrived;

@@ -97,7 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct ModelChannel {
     retention: Retention,
     events: Vec<(u64, Vec<u8>)>,
-    /// The number of deleted events.
+    /// Number of the oldest events that are deleted.
     deleted: usize,
     consumers: BTreeMap<&'static str, u64>,
 }

@@ -91,8 +91,8 @@ impl EventStore {
     }
 
     /// Takes no further events, and waits until all events that wait for the disk are committed, at
-    /// most for this time. After an error, the store's thread still waits for its disk, and commits
-    /// the events if the disk answers.
+    /// most for this time. If the time is too short, the store's thread continues to wait for the
+    /// disk, and commits the events if the disk answers.
     ///
     /// The drop of a store with waiting events closes the store in the same way, for at most 5 s.
     ///
@@ -176,7 +176,7 @@ struct Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // A thread that still waits for its disk is not joined.
+        // A thread that still waits for the disk is not joined.
         if let (Ok(()), Some(thread)) = (self.shared.close(DROP_TIMEOUT), self.thread.take()) {
             let _ = thread.join();
         }
@@ -214,7 +214,7 @@ impl DurableStream {
         self.shared().begin(LedgerRequest::Append(self.channel, event)).map(AppendTicket)
     }
 
-    /// Returns the number of the event, after its commit.
+    /// Waits for the commit of the event, and returns the event's number.
     pub(in crate::events) fn finish(&self, ticket: AppendTicket) -> Result<u64, DurableError> {
         self.shared().finish(&ticket.0)
     }
@@ -410,7 +410,7 @@ mod tests {
         let taken = (0..10_000).take_while(|_| is_taken()).count();
         assert!((100..=130).contains(&taken), "{taken}");
         stands.store(false, Ordering::SeqCst);
-        // An acknowledged request waits for room.
+        // A request with an acknowledgement waits for room.
         assert_eq!(append(&stream, b"last").unwrap(), taken as u64 + 1);
     }
 

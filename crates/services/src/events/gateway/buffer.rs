@@ -38,8 +38,8 @@ impl<E> ForwardBuffer<E> {
         dropped
     }
 
-    /// Takes the oldest events, within the two bounds, but at least one if any waits. They are
-    /// under way until [`delivered`](Self::delivered) or [`put_back`](Self::put_back).
+    /// Takes the oldest events, within `max_events` and `max_bytes`, but at least one if any waits.
+    /// They are under way until [`delivered`](Self::delivered) or [`put_back`](Self::put_back).
     pub(super) fn take(&mut self, max_events: usize, max_bytes: usize) -> Vec<E> {
         let (mut batch, mut bytes) = (Vec::new(), 0_usize);
         while let Some((_, next)) = self.waiting.front() {

@@ -10,8 +10,8 @@ use super::passage::{ChannelId, Held, cross};
 use super::reconnect::{BackOff, ReconnectPolicy};
 use crate::events::queue::QueueLimits;
 
-pub(super) const MAX_BATCH: usize = 64;
-const MAX_BATCH_BYTES: usize = 256 << 10;
+pub(in crate::events) const MAX_BATCH: usize = 64;
+pub(in crate::events) const MAX_BATCH_BYTES: usize = 256 << 10;
 
 /// The counts of a gateway. Invariant: `received` is the sum of all other counts but `reconnects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,9 +61,9 @@ pub(super) trait CrossingEvent {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Accepted {
-    pub(super) duplicates: u64,
-    pub(super) refused: u64,
+pub(in crate::events) struct Accepted {
+    pub(in crate::events) duplicates: u64,
+    pub(in crate::events) refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ impl<E: CrossingEvent> GatewayCore<E> {
         Some(lane)
     }
 
-    /// Returns at most `max` events of a lane that are to be sent next; none if no event waits or
-    /// the destination is lost. The caller answers with [`delivered`](Self::delivered) or
+    /// Takes the next events of a lane to send, at most `max`; none if no event waits or the
+    /// destination is lost. The caller answers with [`delivered`](Self::delivered) or
     /// [`failed`](Self::failed).
     pub(super) fn take(&mut self, lane: usize, max: usize) -> Vec<E> {
         match (self.state, self.lanes.get_mut(lane)) {

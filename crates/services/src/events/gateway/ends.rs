@@ -32,7 +32,8 @@ pub(super) fn every_event() -> Vec<ChannelDemand> {
     vec![ChannelDemand { path: Vec::new(), wanted: vec![EventKey { event_type: 0, source: 0 }] }]
 }
 
-/// Returns the demand in the subscriptions of which a channel has told its observer.
+/// Returns the demand in `subscribed`, the subscriptions that a channel has reported to its
+/// observer.
 pub(super) fn observed(subscribed: &ConsumerQOS) -> Vec<ChannelDemand> {
     let is_head = |header: &EventHeader| {
         Designator::from_type(crate::events::EventType(header.r#type)).is_some_and(Designator::is_group)
@@ -53,7 +54,7 @@ fn said(error: impl Display) -> String {
 
 /// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
 /// not delay its calls.
-pub(super) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
+pub(in crate::events) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
 }
@@ -86,8 +87,8 @@ impl Channel {
     }
 }
 
-/// The destination in one lane.
-pub(super) enum LaneEnd {
+/// The object of the destination that takes the events of one lane.
+pub(in crate::events) enum LaneEnd {
     Federated(FederatedChannelRef),
     Rtec(ProxyPushConsumerRef),
     Cos(cos_admin::ProxyPushConsumerRef),
@@ -95,14 +96,14 @@ pub(super) enum LaneEnd {
 
 impl LaneEnd {
     /// Maximum number of events that may be sent together. Each event to a channel of CORBA's Event
-    /// Service is a separate call. After a failed call in a longer batch, the gateway would repeat
-    /// events that the channel has received.
+    /// Service is a separate call, so a batch has one event: after a failed call in a longer batch,
+    /// the gateway would repeat events that the channel has received.
     pub(super) const fn max_batch(&self) -> usize {
         if matches!(self, Self::Cos(_)) { 1 } else { MAX_BATCH }
     }
 
     /// Sends events. An error means that the destination is lost; the events may have arrived.
-    pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
+    pub(in crate::events) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),
@@ -186,7 +187,8 @@ impl Destination {
         Ok((Self { channel, number, observer }, ends))
     }
 
-    /// Returns the demand of the destination; `None` if its observer is told each change.
+    /// Returns the demand of the destination; `None` for a channel that reports each change to the
+    /// gateway's observer.
     pub(super) fn demands(&self) -> Result<Option<Vec<ChannelDemand>>, SystemException> {
         match &self.channel {
             Channel::Federated(channel) => channel.demands().map(Some),

@@ -204,8 +204,8 @@ impl GatewayBuilder {
             observer: ObserverRef::from_object(observer),
         };
         let refused = |error: std::io::Error| {
-            // Ends the forwarders that already run, because the thread that would end them does not
-            // run.
+            // Ends the threads that already send events, because the thread `events/gate`, which
+            // would end them, does not run.
             shared.run.lock().is_stopped = true;
             shared.lane_wakes.iter().for_each(PiCondvar::notify_all);
             SystemException::new(Kind::NoResources, 0, Completion::No).with_message(error.to_string())
@@ -246,7 +246,7 @@ struct GatewayRun {
     /// The number of times that the destination was reached, by which a late failure of an earlier
     /// connection is recognised and ignored.
     session: u64,
-    /// True for each lane whose forwarder waits for an event.
+    /// For each lane: true while the thread that sends the lane's events waits for an event.
     is_idle: Vec<bool>,
     observed: Option<Vec<ChannelDemand>>,
     is_demand_due: bool,
@@ -292,8 +292,8 @@ pub struct GatewayStatus {
     pub waiting_bytes: usize,
 }
 
-/// A gateway in operation: events of one channel that consumers at another channel want cross to
-/// it.
+/// A gateway in operation. It passes events of one channel, the source, to another, the
+/// destination, if consumers there want them.
 ///
 /// An event crosses if its time to live is above 0; each gateway decrements it. No channel of this
 /// crate takes an event from other channels of this crate twice, even in rings and meshes of up to
@@ -599,7 +599,7 @@ impl SharedGateway {
         }
     }
 
-    /// Leaves the source, sends the events that wait for at most [`DRAIN_TIMEOUT`], and ends the
+    /// Leaves the source, sends the waiting events for at most [`DRAIN_TIMEOUT`], and ends the
     /// gateway.
     fn finish(&self, ends: &Ends) {
         if let Some(source) = &ends.source {

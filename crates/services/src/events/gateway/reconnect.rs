@@ -22,19 +22,19 @@ impl Default for ReconnectPolicy {
 }
 
 #[derive(Debug)]
-pub(super) struct BackOff {
+pub(in crate::events) struct BackOff {
     policy: ReconnectPolicy,
     failures: u32,
     random: u64,
 }
 
 impl BackOff {
-    pub(super) const fn new(policy: ReconnectPolicy, seed: u64) -> Self {
+    pub(in crate::events) const fn new(policy: ReconnectPolicy, seed: u64) -> Self {
         Self { policy, failures: 0, random: seed }
     }
 
-    /// Returns the delay after a further failure.
-    pub(super) fn next_delay(&mut self) -> Duration {
+    /// Counts a further failure, and returns the delay after it.
+    pub(in crate::events) fn next_delay(&mut self) -> Duration {
         let doubled = self.policy.first_delay.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.failures = (self.failures + 1).min(31);
         let delay = doubled.min(self.policy.max_delay);
@@ -43,7 +43,7 @@ impl BackOff {
         half + Duration::from_nanos(self.next_random() % nanos)
     }
 
-    pub(super) const fn succeeded(&mut self) {
+    pub(in crate::events) const fn succeeded(&mut self) {
         self.failures = 0;
     }
 

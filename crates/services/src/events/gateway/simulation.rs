@@ -118,7 +118,7 @@ impl World {
 
     fn publish(&mut self) {
         let channel = self.random.below(self.channels.len());
-        // No consumer wants the last type.
+        // No consumer wants the last type, so its events must not cross.
         let event_type = TYPES.start + self.random.below(TYPES.len()) as i32;
         self.channels[channel].last_number += 1;
         let number = self.channels[channel].last_number;

@@ -22,7 +22,7 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
     Direct,
-    /// A sender calls the consumer.
+    /// The thread of the consumer's queue, its sender, calls the consumer.
     Queued,
     Pulled,
 }
@@ -78,8 +78,9 @@ pub(in crate::events) trait QueuePeer: Clone {
     /// queue's sender has the turn, or gets it from the thread that has it. Always returns false
     /// for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
-    /// Gives the turn to the queue's sender. Returns true if the caller has to wake the sender. A
-    /// peer to which only its sender sends always returns true.
+    /// Gives the turn to the queue's sender, at once or when the thread that has it frees it.
+    /// Returns true if the caller has to wake the sender. A peer to which only its sender sends
+    /// always returns true.
     fn call_sender(&self) -> bool;
     /// Passes the turn that the calling thread has to the queue's sender.
     fn pass_turn(&self);

@@ -72,9 +72,9 @@ impl<E: RoutedEvent> DeliverySet<E> {
     }
 
     /// Returns the lane of the set's most urgent event; the least urgent lane for a set of
-    /// timeouts. In a channel with a schedule, a set of several that has an event for best effort
-    /// is in the least urgent lane, because its rate has no declared bound. `lanes` is the number
-    /// of lanes.
+    /// timeouts. In a channel with a schedule, a set of several events, of which one is for best
+    /// effort, is in the least urgent lane, because its rate has no declared bound. `lanes` is the
+    /// number of lanes.
     pub(super) fn urgency(&self, lanes: usize, is_scheduled: bool) -> usize {
         let lane = |occurrence: &Occurrence<E>| match occurrence {
             Occurrence::Event(event) => event.lane(),

@@ -311,8 +311,8 @@ impl Simulation {
         self.end_immediate_with(at, result);
     }
 
-    /// Ends an immediate delivery: 0 means that nothing was sent, 1 a part, 2 that the set cannot
-    /// be written.
+    /// Ends an immediate delivery with `result`: 0 means that nothing was sent, 1 a part, 2 that
+    /// the set cannot be written.
     fn end_immediate_with(&mut self, index: usize, result: u64) {
         let ImmediateDelivery { sender, peer, set } = self.immediate.remove(index);
         let at = peer.0;

@@ -87,7 +87,7 @@ pub enum ScheduleTest {
     },
     /// The channel has the maximum number of admitted publications, or of admitted consumers.
     ChannelLimit {
-        /// The maximum.
+        /// The maximum number.
         max: usize,
     },
 }
@@ -119,7 +119,7 @@ pub struct AdmissionRefusal {
     pub lane: i32,
     /// The core of the consumer that does not pass the test; 0 without a consumer.
     pub core: u32,
-    /// The test.
+    /// The test that the connection did not pass.
     pub failed_test: ScheduleTest,
     /// A load that would fit; `None` if the search found none.
     pub admissible: Option<AdmissibleLoad>,

@@ -73,7 +73,7 @@ impl PublicationEntry {
     }
 
     /// Restricts the entry to publications of this type and source. Default: every type and every
-    /// source; [`EventType::ANY`] and [`EventSource::ANY`] stand for them here.
+    /// source, as [`EventType::ANY`] and [`EventSource::ANY`] also mean here.
     #[must_use]
     pub const fn event(mut self, event_type: EventType, source: EventSource) -> Self {
         self.event_type = event_type;
@@ -106,8 +106,8 @@ impl PublicationEntry {
         self
     }
 
-    /// Sets the worst-case execution time of each consumer that gets an event. Default: the entry
-    /// of each consumer must have it.
+    /// Sets the worst-case execution time of each consumer that gets an event. Default: none; the
+    /// entry of each consumer must then declare the time.
     #[must_use]
     pub fn wcet(mut self, time: Duration) -> Self {
         self.wcet = Some(nanos(time));
@@ -183,8 +183,8 @@ impl PublicationEntry {
 ///
 /// A dependency names the entry by its `rt_info`. One consumer may name it at a time, unless
 /// [`max_users`](Self::max_users) permits more. A consumer whose dependencies name several entries
-/// has the longest of their execution times, unless an entry leaves the time to the publications,
-/// and the shortest of their deadlines.
+/// has the longest of their execution times and the shortest of their deadlines. If one of the
+/// entries leaves the execution time to the publications, so does the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionEntry {
     pub(super) rt_info: i32,
@@ -345,7 +345,8 @@ impl ChannelSchedule {
             if load.core != entry.load.core {
                 return Err((at, format!("the entry {rt_info} has another core than the entries before it")));
             }
-            // If an entry leaves the execution time to the publications, the maximum is not known.
+            // If an entry leaves the execution time to the publications, the maximum is not known,
+            // so the result is `None`.
             load.wcet = load.wcet.zip(entry.load.wcet).map(|(one, other)| one.max(other));
             load.deadline = [load.deadline, entry.load.deadline].into_iter().flatten().min();
             // A consumer with several dependencies of an entry is one user.

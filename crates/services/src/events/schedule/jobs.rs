@@ -42,7 +42,7 @@ pub struct SubscriptionLoad {
 /// The work of one consumer for its sets with the same trigger, as a periodic task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerJob {
-    /// The index of the subscription.
+    /// The index of the subscription in [`ScheduledLoad::subscriptions`].
     pub subscription: usize,
     /// The part of the sets that bounds the rate of their arrival.
     pub trigger: JobTrigger,
@@ -61,7 +61,7 @@ pub struct ConsumerJob {
 /// The part of a set that bounds the rate of its arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobTrigger {
-    /// The publication with this index.
+    /// The publication with this index in [`ScheduledLoad::publications`].
     Publication(usize),
     /// A timeout with this delay or period in nanoseconds.
     Timeout(TimeoutKind, Nanos),
@@ -126,9 +126,9 @@ pub struct ScheduledLoad {
     pub lanes: usize,
     /// Processor time of the channel for each delivery, in nanoseconds.
     pub overhead: Nanos,
-    /// The publications.
+    /// The load of each publication.
     pub publications: Vec<PublicationLoad>,
-    /// The subscriptions.
+    /// The load of each subscription.
     pub subscriptions: Vec<SubscriptionLoad>,
 }
 
@@ -191,8 +191,8 @@ impl ScheduledLoad {
 
     /// Computes the response times of all jobs, and returns the utilization of each core by the
     /// jobs with known times. A job is delayed by each other job on its core whose lane may be as
-    /// urgent or more urgent. If the load of one of them is not known, or if `steps` end, the job
-    /// has no known response time.
+    /// urgent or more urgent. If the load of one of these other jobs is not known, or if `steps`
+    /// end, the job has no known response time.
     pub fn analyse(&self, jobs: &mut [ConsumerJob], steps: &mut StepBudget) -> BTreeMap<u32, Utilization> {
         let core = |job: &ConsumerJob| self.subscriptions.get(job.subscription).map_or(0, |it| it.core);
         let mut results = Vec::with_capacity(jobs.len());

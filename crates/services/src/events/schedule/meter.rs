@@ -52,7 +52,7 @@ pub(in crate::events) struct DepartedMeters {
 
 impl DepartedMeters {
     /// Keeps the meter of a publication that ends at `now`. Forgets the meters of the entry whose
-    /// next event is due: a new meter takes the same events.
+    /// next event is due: a new meter would accept the same events.
     pub(in crate::events) fn keep(&mut self, entry: i32, header: &EventHeader, meter: &RateMeter, now: Nanos) {
         let kept = self.by_entry.entry(entry).or_default();
         kept.push((key(header), meter.due_at));

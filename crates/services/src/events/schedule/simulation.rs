@@ -62,11 +62,12 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
     load.consumers.push(consumer(7, "type 16 or type 17"));
     supplier(&load, 1, publication(16, 1, 10 * MS, 4 * MS, 0)).unwrap();
     load.publications.push(publication(16, 1, 10 * MS, 4 * MS, 0));
-    // The second job needs 8 ms and is delayed by 4 ms.
+    // The second job needs 8 ms and is delayed by 4 ms, so it misses its deadline of 10 ms.
     let refusal = supplier(&load, 2, publication(17, 1, 10 * MS, 8 * MS, 1)).unwrap_err();
     assert_eq!((refusal.peer, refusal.proxy, refusal.consumer), (RefusedPeer::Supplier, 2, Some(7)));
     assert_eq!((refusal.lane, refusal.core, refusal.deadline_excess()), (5, 0, None));
-    // 8 ms of this job and two jobs of 4 ms fit into a period of 20 ms, and still into 16 ms.
+    // 8 ms of the second job and two jobs of 4 ms take 16 ms, so the shortest period that fits is
+    // 16 ms, 1.6 times the declared one.
     assert_eq!(refusal.admissible, Some(AdmissibleLoad::PeriodFactor(1_600)));
     let slower = publication(17, 1, 16 * MS, 8 * MS, 1);
     supplier(&load, 2, slower.clone()).unwrap();

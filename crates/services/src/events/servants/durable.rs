@@ -9,6 +9,7 @@ use super::cos::Channel;
 use super::system;
 use crate::events::channel::{SharedChannel, disconnected};
 use crate::events::durable::{DurablePart, PublishFailure, StoredOctets};
+use crate::events::gateway::passage::Passage;
 use crate::events::idl::corelane_events::durable_channel::{AcknowledgeError, ForgetConsumerError};
 use crate::events::idl::corelane_events::{DurableChannel, NoConsumer, NumberedEvent, StreamStatus};
 use crate::events::idl::rtec_event_comm::Event;
@@ -34,8 +35,10 @@ impl Channel {
 
 fn numbered(stored: &StoredOctets) -> Result<NumberedEvent, SystemException> {
     let event = StoredEvent::event_of_octets(&stored.event);
-    let event = event.map_err(|error| system(Kind::Internal, format!("event {}: {error}", stored.number)))?;
-    Ok(NumberedEvent { number: stored.number, stored_at: stored.stored_at, event })
+    let (event, passage) =
+        event.map_err(|error| system(Kind::Internal, format!("event {}: {error}", stored.number)))?;
+    let Passage { path, number: path_number } = passage;
+    Ok(NumberedEvent { number: stored.number, stored_at: stored.stored_at, path, path_number, event })
 }
 
 impl DurableChannel for Channel {

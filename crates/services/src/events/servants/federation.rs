@@ -26,7 +26,7 @@ fn refusal(failure: ConnectFailure) -> SystemException {
 
 /// Refuses gateways of other processes if the channel does not permit them.
 fn check_permission(channel: &SharedChannel) -> Result<(), SystemException> {
-    // A thread of the application runs only calls of this process.
+    // A call in a thread of the application comes from this process.
     if channel.config.is_joined_by_clients || upcall_thread() == UpcallThread::Application {
         return Ok(());
     }

@@ -209,6 +209,8 @@ pub mod opcode {
     pub const MODE_MASK: u8 = 0xe0;
     /// Mode: register and offset.
     pub const MODE_MEMORY: u8 = 0x60;
+    /// Mode: atomic operation at register and offset. The constant 0 selects the addition.
+    pub const MODE_ATOMIC: u8 = 0xc0;
     /// Mask of the operation of arithmetic and jumps.
     pub const OPERATION_MASK: u8 = 0xf0;
     /// Arithmetic operation: copy.
@@ -248,7 +250,8 @@ pub struct MapSymbol(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// A sequence of instructions whose maps have no descriptors yet.
+/// An assembled BPF program. Its instructions refer to maps by [`MapSymbol`], and not yet by
+/// descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     instructions: Vec<Instruction>,
@@ -337,7 +340,7 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// Creates an empty program.
+    /// Creates an assembler without instructions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -391,6 +394,12 @@ impl Assembler {
                 self.push(opcode::CLASS_STORE_IMMEDIATE | mode, base as u8, 0, offset, constant)
             }
         }
+    }
+
+    /// Adds a register to the 8 bytes at address `base + offset`, in one step for all processors.
+    pub fn add_atomically(&mut self, base: Register, offset: i16, addend: Register) -> &mut Self {
+        let code = opcode::CLASS_STORE | opcode::MODE_ATOMIC | Width::Double.code();
+        self.push(code, base as u8, addend as u8, offset, 0)
     }
 
     /// Loads the address of a map, as an argument of a later [`call`](Self::call).
@@ -468,10 +477,10 @@ mod tests {
         let mut asm = Assembler::new();
         asm.set(R0, 2).set(R1, R2).compute(Arithmetic::Add, R1, -8);
         asm.load(Width::Half, R2, R1, 12).store(Width::Word, R10, -4, R2).store(Width::Double, R10, -16, 7);
-        asm.swap_network_order_16(R2).call(Helper::MapLookup).exit();
+        asm.swap_network_order_16(R2).add_atomically(R1, 8, R2).call(Helper::MapLookup).exit();
         let words = asm.finish().unwrap().encode(|_| None).unwrap();
         // Bytes as `llvm-objdump -d` shows them: opcode, registers, offset, constant.
-        let expected: [[u8; 8]; 9] = [
+        let expected: [[u8; 8]; 10] = [
             [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
             [0xbf, 0x21, 0, 0, 0, 0, 0, 0],
             [0x07, 0x01, 0, 0, 0xf8, 0xff, 0xff, 0xff],
@@ -479,6 +488,7 @@ mod tests {
             [0x63, 0x2a, 0xfc, 0xff, 0, 0, 0, 0],
             [0x7a, 0x0a, 0xf0, 0xff, 7, 0, 0, 0],
             [0xdc, 0x02, 0, 0, 16, 0, 0, 0],
+            [0xdb, 0x21, 8, 0, 0, 0, 0, 0],
             [0x85, 0x00, 0, 0, 1, 0, 0, 0],
             [0x95, 0x00, 0, 0, 0, 0, 0, 0],
         ];

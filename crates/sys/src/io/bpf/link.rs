@@ -1,4 +1,4 @@
-//! Links between programs and interfaces. A link ends at the latest when its last descriptor is
+//! Links between XDP programs and interfaces. A link ends at the latest when its last descriptor is
 //! closed, even if the process is killed.
 
 use std::io;
@@ -70,7 +70,7 @@ impl XdpLink {
         Ok(Self(unsafe { own(fd) }))
     }
 
-    /// Replaces the program atomically: every frame is processed by the old program or the new one.
+    /// Replaces the XDP program atomically: the old or the new XDP program processes each frame.
     ///
     /// # Errors
     /// `ENOLINK` if the link has ended; any other error that the kernel returns.

@@ -1,4 +1,4 @@
-//! Maps: tables that a program in the kernel and this process share.
+//! BPF maps: tables that a BPF program in the kernel and this process share.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::{fs, io};

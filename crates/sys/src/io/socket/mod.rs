@@ -215,7 +215,7 @@ pub fn shutdown(fd: BorrowedFd<'_>, direction: ShutdownDirection) -> io::Result<
 /// Sets whether calls on the descriptor return `WouldBlock` instead of waiting.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only for a descriptor that was opened with `O_PATH`.
 pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
     let mut flag = libc::c_int::from(nonblocking);
     // SAFETY: FIONBIO reads one int, which `flag` is.

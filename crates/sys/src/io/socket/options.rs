@@ -75,7 +75,7 @@ impl SocketOptions {
     /// Sets the sizes of the kernel's buffers. A size of `None` stays unchanged.
     ///
     /// # Errors
-    /// No error occurs on a socket.
+    /// Only if `fd` is not a socket.
     pub fn apply_buffer_sizes(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if let Some(octets) = self.send_buffer {
             set_send_buffer_size(fd, octets)?;
@@ -177,7 +177,7 @@ pub fn nodelay(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// system's default times.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, enabled.into())
 }
@@ -185,7 +185,7 @@ pub fn set_keepalive_enabled(fd: BorrowedFd<'_>, enabled: bool) -> io::Result<()
 /// Returns true if the kernel probes the connection while it is idle.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn is_keepalive_enabled(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)? != 0)
 }
@@ -193,7 +193,7 @@ pub fn is_keepalive_enabled(fd: BorrowedFd<'_>) -> io::Result<bool> {
 /// Sets whether packets go only to hosts that are reached without a gateway.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE, dont_route.into())
 }
@@ -201,7 +201,7 @@ pub fn set_dont_route(fd: BorrowedFd<'_>, dont_route: bool) -> io::Result<()> {
 /// Returns true if packets go only to hosts that are reached without a gateway.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn dont_route(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_DONTROUTE)? != 0)
 }
@@ -237,7 +237,7 @@ pub fn set_dscp(fd: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
 /// Returns the differentiated services code point of the socket's packets; 0 on a Unix socket.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn dscp(fd: BorrowedFd<'_>) -> io::Result<u8> {
     let class = match super::local_address(fd)? {
         Address::Inet(SocketAddr::V4(_)) => int(fd, libc::IPPROTO_IP, libc::IP_TOS)?,
@@ -264,7 +264,7 @@ fn set_inet_dscp(fd: BorrowedFd<'_>, address: &SocketAddr, dscp: u8) -> io::Resu
 /// `net.core.wmem_max` and then doubles it for its own overhead.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, saturate(octets))
 }
@@ -272,7 +272,7 @@ pub fn set_send_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()>
 /// Returns the size of the kernel's send buffer in bytes, including the kernel's overhead.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)? as usize)
 }
@@ -281,7 +281,7 @@ pub fn send_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// `net.core.rmem_max` and then doubles it for its own overhead.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, saturate(octets))
 }
@@ -298,7 +298,7 @@ pub fn force_receive_buffer_size(fd: BorrowedFd<'_>, octets: usize) -> io::Resul
 /// Returns the size of the kernel's receive buffer in bytes, including the kernel's overhead.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize)
 }
@@ -306,7 +306,7 @@ pub fn receive_buffer_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
 /// Limits the duration of each blocking read; `None` removes the limit.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     set_time(fd, libc::SO_RCVTIMEO, timeout)
 }
@@ -314,7 +314,7 @@ pub fn set_receive_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io:
 /// Limits the duration of each blocking write; `None` removes the limit.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_send_timeout(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     set_time(fd, libc::SO_SNDTIMEO, timeout)
 }
@@ -332,7 +332,7 @@ pub fn set_busy_poll(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
 /// Returns the time set by [`set_busy_poll`], or the system's default.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
     Ok(Duration::from_micros(int(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL)?.unsigned_abs().into()))
 }
@@ -341,7 +341,7 @@ pub fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<Duration> {
 /// set since (`SO_INCOMING_CPU`); `None` if there is no such core.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     Ok(usize::try_from(int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
@@ -350,7 +350,7 @@ pub fn incoming_core(fd: BorrowedFd<'_>) -> io::Result<Option<usize>> {
 /// `SO_REUSEPORT`).
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_incoming_core(fd: BorrowedFd<'_>, core: usize) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, saturate(core))
 }
@@ -368,7 +368,7 @@ pub fn set_priority(fd: BorrowedFd<'_>, priority: u32) -> io::Result<()> {
 /// Returns the priority of sent packets in the queues of the interface.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn priority(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY)?.cast_unsigned())
 }
@@ -376,7 +376,7 @@ pub fn priority(fd: BorrowedFd<'_>) -> io::Result<u32> {
 /// Limits the rate at which the kernel sends, in bytes per second (`SO_MAX_PACING_RATE`).
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u32) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second.cast_signed())
 }
@@ -384,7 +384,7 @@ pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u32) -> io::Res
 /// Returns the limit set by [`set_max_pacing_rate`]; `u32::MAX` means no limit.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(int(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?.cast_unsigned())
 }
@@ -421,7 +421,7 @@ pub fn report_unread_bytes_again(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Returns the pending error of the socket and clears it.
 ///
 /// # Errors
-/// No error occurs on a socket; the pending error is in the `Ok` value.
+/// Only if `fd` is not a socket. The pending error is in the `Ok` value.
 pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     let error = int(fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
     Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
@@ -501,7 +501,7 @@ pub fn simulate_unrefusable_descriptors(is_simulated: bool) {
 /// them. Without this option, a plain read discards both.
 ///
 /// # Errors
-/// No error occurs on a socket.
+/// Only if `fd` is not a socket.
 pub(super) fn set_urgent_inline(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)
 }

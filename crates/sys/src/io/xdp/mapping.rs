@@ -27,7 +27,7 @@ impl Mapping {
         Self::map(None, 0, length, flags)
     }
 
-    /// Maps the part of an AF_XDP socket that `offset` names.
+    /// Maps one of the rings of an AF_XDP socket: the ring that `offset` selects.
     pub(super) fn of_socket(socket: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<Self> {
         Self::map(Some(socket), offset, length, libc::MAP_SHARED | libc::MAP_POPULATE)
     }
@@ -63,7 +63,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping, and its owner has lent no reference beyond its life.
+        // SAFETY: the range is this mapping. The owner of the mapping uses none of its bytes after
+        // the drop.
         let _ = syscall::once(|| unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) });
     }
 }
@@ -135,7 +136,8 @@ impl<D: Copy> Ring<D> {
         self.word(self.consumer).store(consumed, Ordering::Release);
     }
 
-    /// Adds the descriptor `number`, after `number` others. Returns false if the ring is full.
+    /// Adds `descriptor`. `number` is the number of descriptors added before, wrapping around.
+    /// Returns false if the ring is full.
     pub(super) fn produce(&mut self, number: u32, descriptor: D) -> bool {
         // Acquire: the kernel has read the earlier descriptor of this place before this number.
         let consumed = self.word(self.consumer).load(Ordering::Acquire);

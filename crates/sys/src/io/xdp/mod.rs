@@ -14,7 +14,8 @@ use crate::lock::{LockScope, PiMutex};
 use crate::syscall;
 use mapping::{Mapping, Ring};
 
-/// Bytes at the beginning of a frame that the kernel keeps for programs (`XDP_PACKET_HEADROOM`).
+/// Bytes at the beginning of a frame that the kernel keeps for XDP programs
+/// (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 /// Number of descriptors in rings that the kernel requires and nothing uses.
 const UNUSED_ENTRIES: u32 = 2;

@@ -10,7 +10,8 @@ use crate::{interface, poll, process};
 
 const SIZES: XdpFrameMemory = XdpFrameMemory { frames: 4, frame_size: 2048, fill_entries: 8 };
 
-/// Returns a program that sends each frame to the socket at index 0, and without one passes it.
+/// Returns an XDP program that sends each frame to the socket at index 0 of `map`. The program
+/// passes the frame if the map has no socket.
 fn redirecting(map: &Map) -> LoadedProgram {
     let mut asm = Assembler::new();
     asm.load(Width::Word, Register::R2, Register::R1, 16).load_map(Register::R1, MapSymbol(0));

@@ -92,19 +92,19 @@ pub enum ParkResult {
 }
 
 /// A word in the rings' memory that one side sets and the other side reads. Each word is 0 at
-/// first, and stays 0 if the side that sets it does not know it. The values are hints, because the
-/// peer can change every word.
+/// first, and stays 0 if the program of the side that sets it has no such word. The values are
+/// hints, because the peer can change every word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedWord {
-    /// The memory that may be lent to the server, in units that the sides agree on.
+    /// Amount of memory that may be lent to the server, in units that the sides agree on.
     ServerLendingLimit,
-    /// The memory that may be lent to the client, in the same units.
+    /// Amount of memory that may be lent to the client, in the same units.
     ClientLendingLimit,
     /// The first word of the name by which the server knows the connection.
     ConnectionNameWord0,
-    /// The second word of the name.
+    /// The second word of the connection's name.
     ConnectionNameWord1,
-    /// The third word of the name.
+    /// The third word of the connection's name.
     ConnectionNameWord2,
     /// Not 0 after the server has found the channel for lent memory.
     IsChannelFound,
@@ -141,8 +141,8 @@ impl RingPair {
         let (fd, mapping) = mapping::create_mapped(sizes.memory())?;
         let [to_server, to_client] = directions(sizes);
         let rings = RingPair { mapping, incoming: to_client, outgoing: to_server };
-        // Initially both sides request the bell, so that a side that waits until its socket is
-        // readable notices the first bytes.
+        // Initially both sides request the bell ([`WakeMethod::SocketByte`]), so that a side that
+        // waits until its socket is readable notices the first bytes.
         for end in [&rings.incoming, &rings.outgoing] {
             protocol::set_wake_word(rings.side(end).word(ControlWord::Reader), protocol::BELL);
         }

@@ -59,8 +59,9 @@ impl Encoder<'_> {
     /// is chunked regardless of `chunked`.
     ///
     /// # Errors
-    /// [`CdrError::NestingTooDeep`] for more than 256 nested values; [`CdrError::LengthOverflow`];
-    /// the errors of [`write_latin1_str`](Encoder::write_latin1_str) for an id.
+    /// [`CdrError::NestingTooDeep`] for more than 256 nested values; [`CdrError::LengthOverflow`]
+    /// if an offset or the size of the enclosing value's chunk is too large for the wire form; the
+    /// errors of [`write_latin1_str`](Encoder::write_latin1_str) for an id.
     pub fn begin_value(
         &mut self,
         identity: (usize, u32),
@@ -156,7 +157,8 @@ impl Encoder<'_> {
     /// Ends a value whose state was written.
     ///
     /// # Errors
-    /// [`CdrError::LengthOverflow`].
+    /// [`CdrError::LengthOverflow`] if the last chunk of the value is larger than the wire form
+    /// permits.
     pub fn end_value(&mut self, value: UnfinishedValue) -> Result<(), CdrError> {
         if value.chunked {
             self.close_chunk()?;
@@ -203,7 +205,7 @@ impl Encoder<'_> {
     fn close_chunk(&mut self) -> Result<(), CdrError> {
         let Some(Chunk { before, size_at, start }) = self.values().chunk.take() else { return Ok(()) };
         match self.len() - start {
-            // A chunk must not be empty.
+            // A chunk must not be empty, so its size field is removed.
             0 => self.buffer_mut().truncate(before),
             size => {
                 let size = u32::try_from(size).ok().filter(|size| *size < TAG).ok_or(CdrError::LengthOverflow)?;

@@ -43,7 +43,7 @@ pub(super) struct DeferrableServer {
     period: Nanos,
     /// The shortest time to the next check, unless the period ends earlier.
     check_interval: Nanos,
-    /// `None` if no period runs.
+    /// The start of the running period; `None` if no period runs.
     begun_at: Option<Nanos>,
     /// The processor time of the threads at the start of the period.
     used_before: Nanos,

@@ -12,15 +12,15 @@ use corelane_sys::{thread, usage};
 
 use crate::rt::core_config::{CoreJob, JobBatch, TaskMeasurement};
 
-/// Number of records that a reader copies while it holds the lock of the ring, which delays the
-/// threads of tasks.
+/// Number of records that a reader copies before it releases the lock of the ring, because threads
+/// of tasks may wait for this lock.
 const RECORDS_PER_LOCK: usize = 64;
 
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
 pub(super) struct JobLog {
-    /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first request.
-    /// Written with the lock of the ring held. Relaxed ordering is enough, because a job near the
-    /// end may be recorded or not.
+    /// End of the recording, in nanoseconds of the monotonic clock; 0 before the first call of
+    /// [`record_until()`](Self::record_until()). Written with the lock of the ring held. Relaxed
+    /// ordering is enough, because a job near the end may be recorded or not.
     record_until: AtomicU64,
     ring: PiMutex<JobRing>,
 }

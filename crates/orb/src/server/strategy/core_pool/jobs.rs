@@ -26,8 +26,8 @@ use crate::server::parked_request::ParkedRequest;
 use crate::server::worker::Worker;
 
 impl ServedTask {
-    /// Returns the deadline of a job, counted from now: the task's, or the shorter one that its
-    /// request may ask for. `waited` is the time since the request was read.
+    /// Returns the deadline of a job, counted from now: the deadline of the task, or a shorter
+    /// deadline for which the request asks. `waited` is the time since the request was read.
     #[inline]
     pub(super) fn deadline_of(
         &self,

@@ -1,9 +1,9 @@
 //! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
 //! which it later refuses such a request.
 //!
-//! A request that the kernel refuses from the start makes the promises of the pool advisory. A
-//! request of a kind that the kernel has permitted before ends the promise of the one task that
-//! needs it, so that the other promises stay true.
+//! The refusal of a request that the kernel has never permitted makes the promises of the pool
+//! advisory. If the kernel has permitted such a request before, the refusal ends only the promise
+//! of the task that needs the request, so that the other promises stay true.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ struct Refusal {
     is_reported: bool,
     /// True if [`KernelRefusals::take`] has returned the refusal.
     is_taken: bool,
-    /// True if the kernel has permitted all requests of the task since.
+    /// True if the kernel has permitted all requests of the task since the refusal.
     is_over: bool,
 }
 
@@ -55,9 +55,10 @@ impl KernelRefusals {
         }
     }
 
-    /// Records that the kernel refuses a request for a task, in place of an earlier refusal. Returns
-    /// false if the earlier refusal is of the same request and is not over, and so is not reported again.
-    /// Forgets the refusal of the task with the lowest number if [`MAX_KEPT`] refusals are kept.
+    /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
+    /// Returns false if the earlier refusal is of the same request and is not over, and so is not
+    /// reported again. Forgets the refusal of the task with the lowest number if [`MAX_KEPT`]
+    /// refusals are kept.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
         let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request && !earlier.is_over);
         let (is_new, is_reported) = (earlier.is_none(), earlier.is_some_and(|earlier| earlier.is_reported));
@@ -68,8 +69,8 @@ impl KernelRefusals {
         is_new
     }
 
-    /// Ends the refusal of a task for which the kernel now permits all requests, and forgets it if it
-    /// is reported and taken.
+    /// Ends the refusal of a task for which the kernel now permits all requests, and forgets it if
+    /// it is reported and taken.
     pub(super) fn forget(&mut self, task: u64) {
         let Some(refusal) = self.tasks.get_mut(&task) else { return };
         refusal.is_over = true;
@@ -124,7 +125,7 @@ mod tests {
         requests.into_iter().for_each(|request| refusals.permit(request));
         assert_eq!(requests.map(|request| refusals.was_permitted(request)), [true, true]);
         assert!(!refusals.was_permitted(Request::Core(0)));
-        // `RLIMIT_RTPRIO` may permit the priority of sleepers, but no priority of a task.
+        // `RLIMIT_RTPRIO` may permit the priority of sleeping threads, but no priority of a task.
         let priorities = [1, 97, 98].map(Request::FixedPriority);
         assert_eq!(priorities.map(|request| refusals.was_permitted(request)), [true, false, false]);
         refusals.permit(Request::FixedPriority(97));

@@ -115,10 +115,12 @@ struct SharedPool {
     /// The instant from which the times of rates and deadlines are counted.
     started_at: Monotonic,
     state: PiMutex<PoolState>,
-    /// `None` if threads read only the connections that are bound to them.
+    /// Reads the connections of tasks in the modes `Manager` and `LeaderFollowers`; `None` in the
+    /// other modes, in which the thread that is bound to a connection reads it.
     reader: Option<TaskReader>,
     jobs: JobLog,
-    /// Set when the threads start, if requests without a task have a guaranteed share.
+    /// The guaranteed shares of requests without a task, if the pool has them. Set when the threads
+    /// start.
     shares: OnceLock<Arc<BestEffortShares>>,
     /// Reports refusals of the kernel that have not been reported. Set when the threads start.
     reporter: OnceLock<Arc<dyn Fn() + Send + Sync>>,
@@ -162,7 +164,7 @@ struct Seat {
     mailbox: Arc<Mailbox>,
     /// The kernel's id of the thread; `None` until the thread runs.
     tid: Option<Tid>,
-    /// `None` if the thread's core is not set.
+    /// The core whose affinity ([`SharedPool::affinity_of`]) the thread has; `None` if it has none.
     core: Option<usize>,
     scheduling: Scheduling,
     connection: Weak<Connection>,
@@ -222,6 +224,8 @@ impl Mailbox {
 }
 
 impl CorePoolThreads {
+    /// Creates the state of the threads of a core pool, without threads.
+    ///
     /// # Errors
     /// If the process or the system is out of descriptors.
     pub(crate) fn new(
@@ -282,7 +286,7 @@ impl CorePoolThreads {
                 let before = state.order.clone();
                 pool.change_order(&mut state, |order, changed| order.move_to(binding.core, number, changed));
                 if state.roster.duty(number) == Duty::GiveUp {
-                    // The kernel has refused the move, so the job runs on its core from before.
+                    // The kernel has refused the move, so the job stays on its earlier core.
                     pool.change_order(&mut state, |order, changed| order.restore(before, changed));
                 }
             }
@@ -314,8 +318,8 @@ impl CorePoolThreads {
         let mut state = self.0.state.lock();
         state.lost_cores.insert(core);
         state.refusals.mark_core_lost(core);
-        // A thread may have been refused the core before the caller noticed its loss. The loss
-        // explains this refusal, so it is forgotten.
+        // The kernel may have refused the core to a thread before the caller noticed the loss of
+        // the core. The loss explains this refusal, so the refusal is forgotten.
         if state.refusal.as_ref().is_some_and(|refusal| refusal.starts_with(&format!("core {core}: "))) {
             state.refusal = None;
             state.is_refusal_reported = false;
@@ -327,7 +331,8 @@ impl CorePoolThreads {
         let mut state = self.0.state.lock();
         state.lost_cores.remove(&core);
         for number in 0..state.seats.len() {
-            // The kernel may have restored the mask of a thread or not, so it is set again.
+            // The kernel may have restored the CPU mask of a thread or not, so the mask is set
+            // again.
             let core = self.0.core_of(core);
             if let Some(seat) = state.seats.get_mut(number).filter(|seat| seat.core == Some(core)) {
                 seat.core = None;
@@ -384,7 +389,7 @@ impl CorePoolThreads {
     }
 
     /// Reports refusals of the kernel that have not been reported. The caller must hold no lock
-    /// that the ORB's observer may need.
+    /// that the ORB's event callback may need.
     pub(crate) fn report_refusal(&self, context: &OrbContext, pool: &str) {
         self.0.report_refusal(context, pool);
     }
@@ -515,7 +520,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
             return reader.take_over(TaskRequest { task, waiting, message, wait: None, hold: Hold::None });
         }
         let sleeper = task.and_then(|task| self.0.wake_sleeper(&waiting, task));
-        // The observer must not run on the calling thread, which may hold locks of the program.
+        // The event callback must not run on the calling thread, which may hold locks of the
+        // program.
         if task.is_some()
             && self.0.state.lock().has_unreported_refusal()
             && let Some(report) = self.0.reporter.get().cloned()

@@ -6,7 +6,8 @@
 //! lane -----------------------------> read by -----------------------------> held by the thread
 //!      <----------------------------- the reader <-------------------------- that runs it
 //!        its task ended, above the rate,           end of the request, nested call
-//!        replies are not read, lane closes
+//!        replies are not read, lane closes,
+//!        too many messages besides jobs
 //! ```
 //!
 //! The epoll of the reader reports a connection once, and then nothing until the connection is
@@ -21,6 +22,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corelane_net::WaitLimit;
@@ -50,6 +52,11 @@ pub(crate) const READER_PRIORITY: u8 = 99;
 
 /// Number of the manager's threads. While one thread blocks, the other one reads.
 const MANAGER_THREADS: usize = 2;
+
+/// Number of messages besides jobs that the reader reads on a connection between two jobs. Then the
+/// connection returns to the lane's threads until its next job, so that a client's flood of such
+/// messages takes no time from tasks.
+const MAX_MESSAGES_BESIDES_JOBS: u32 = 4;
 
 const WAKE: u64 = u64::MAX;
 
@@ -173,6 +180,22 @@ impl TaskReader {
         }
     }
 
+    /// Watches a connection after a message that is no job, or returns the connection to the lane's
+    /// threads if there were too many such messages since its last job.
+    fn go_on<S: Architecture<S>, H: RequestHandler>(
+        &self,
+        lane: &Lane<S>,
+        handler: &Arc<H>,
+        connection: &Arc<Connection>,
+        may_have_input: bool,
+    ) {
+        if is_left_to_lane(connection) {
+            self.give_back(lane, handler, connection);
+        } else {
+            self.watch(lane, connection, may_have_input);
+        }
+    }
+
     /// Waits for an event. `Break` if the lane stops or the wait fails.
     fn next_or_end<S: Architecture<S>, H: RequestHandler>(
         &self,
@@ -224,7 +247,8 @@ impl TaskReader {
         })
     }
 
-    /// Reads one message of a connection.
+    /// Reads one message of a connection. Returns the message if it is a request of a task that may
+    /// run, and handles every other message.
     fn read<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -242,8 +266,9 @@ impl TaskReader {
             return None;
         }
         let Some(mut turn) = connection.read_state.try_enter() else {
-            // A thread of the lane reads the connection, which it found on the ready list, and does
-            // not watch it afterwards. The one-shot event of the reader's epoll is used up.
+            // A thread of the lane, which found the connection on the ready list, reads it now, and
+            // does not watch it afterwards. The one-shot event of the reader's epoll is used up, so
+            // the connection returns to the lane's threads.
             self.give_back(lane, handler, &connection);
             return None;
         };
@@ -288,39 +313,43 @@ impl TaskReader {
         };
         match content {
             Ok(Content::Job(task)) => {
+                connection.messages_since_job.store(0, Ordering::Relaxed);
                 turn.keep_locked();
                 let message = message.unwrap_or_else(|| worker.detach());
                 let waiting = connection.add_waiting_request(Duration::ZERO);
                 self.admitted(pool, lane, handler, task, (waiting, message), more)
             }
             Ok(Content::BestEffort { is_foreign }) => {
+                count_besides_jobs(&connection);
                 let may_have_input = leave(turn) | more;
                 if is_foreign {
                     pool.state.lock().roster.count_foreign();
                 }
                 let message = message.unwrap_or_else(|| worker.detach());
                 lane.push(LaneTask::Dispatch(connection.add_waiting_request(Duration::ZERO), message));
-                self.watch(lane, &connection, may_have_input);
+                self.go_on(lane, handler, &connection, may_have_input);
                 None
             }
             Ok(Content::Other) => {
+                count_besides_jobs(&connection);
                 let may_have_input = leave(turn) | more;
                 let goes_on = match message {
                     None => worker.dispatch_in_place(handler, &connection, WaitLimit::Now),
                     Some(message) => worker.dispatch(handler, &connection, message, WaitLimit::Now, Duration::ZERO),
                 };
                 if goes_on {
-                    self.watch(lane, &connection, may_have_input);
+                    self.go_on(lane, handler, &connection, may_have_input);
                 } else {
                     lane.retire_connection(context, handle);
                 }
                 None
             }
             Err(_) => {
+                count_besides_jobs(&connection);
                 let may_have_input = leave(turn) | more;
                 let message = message.unwrap_or_else(|| worker.detach());
                 worker.reject(handler, &connection, &message, minor::transient::DISCARDED);
-                self.watch(lane, &connection, may_have_input);
+                self.go_on(lane, handler, &connection, may_have_input);
                 let message = format!("{}: the task binder panicked", lane.config.name);
                 context.events().report(&Event::ThreadFailed { message });
                 None
@@ -406,8 +435,19 @@ impl TaskReader {
     }
 }
 
-/// Frees the read lock after a message. Returns true if another thread has reported input while the
-/// lock was held.
+/// Counts a message that is no job. The calling thread has the connection's read lock.
+fn count_besides_jobs(connection: &Connection) {
+    let count = connection.messages_since_job.load(Ordering::Relaxed);
+    connection.messages_since_job.store(count.saturating_add(1), Ordering::Relaxed);
+}
+
+/// Returns true if the lane's threads read the connection until its next job.
+fn is_left_to_lane(connection: &Connection) -> bool {
+    connection.messages_since_job.load(Ordering::Relaxed) >= MAX_MESSAGES_BESIDES_JOBS
+}
+
+/// Frees the read lock after a message. Returns true if another thread has reported input
+/// meanwhile.
 fn leave(turn: PendingLockGuard<'_, ReadState>) -> bool {
     turn.leave().map_err(drop).is_err()
 }
@@ -548,8 +588,11 @@ impl SharedPool {
         more: bool,
     ) -> MessagePlacement {
         let is_in_set = self.state.lock().roster.contains(task);
+        if is_job {
+            connection.messages_since_job.store(0, Ordering::Relaxed);
+        }
         // A stream without a descriptor stays with the lane's threads.
-        let is_held = is_in_set && connection.stream.readiness_descriptor().is_some();
+        let is_held = is_in_set && !is_left_to_lane(connection) && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
             RateAdmission::Runs => None,

@@ -39,7 +39,7 @@ pub(super) struct BestEffortShares {
     /// Notified for a check, and for the end of the pool.
     wake: EventFd,
     started_at: Monotonic,
-    /// Number of threads that have taken their core.
+    /// Number of best-effort threads that have chosen their core, by which the next thread chooses.
     entered: AtomicUsize,
     /// The threads' scheduling within the share; `None` if they cannot be lowered in time.
     scheduling: Option<Scheduling>,

@@ -1,0 +1,193 @@
+//! The half of a bridge that publishes the events of a durable channel.
+//!
+//! The position is in the channel's store, as that of a named consumer. An event is acknowledged to
+//! the store after the backbone keeps it, so each event is published at least once. The receiving
+//! channel recognizes a copy by the identity of the event.
+
+use std::time::Duration;
+
+use corelane::SystemException;
+
+use super::bridge::{BridgeCounts, message};
+use super::{Backbone, BackboneError};
+use crate::events::gateway::passage::{ChannelId, Held, cross};
+use crate::events::gateway::{MAX_BATCH, MAX_BATCH_BYTES};
+use crate::events::idl::corelane_events::durable_channel::AcknowledgeError;
+use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef, NumberedEvent, PassingEvent};
+use crate::events::stored;
+
+pub(super) struct Publisher<B> {
+    name: String,
+    channel: FederatedChannelRef,
+    source: DurableChannelRef,
+    /// The connection, and the identity of the backbone.
+    link: Option<(B, ChannelId)>,
+    /// The number of the last event that is published or does not cross.
+    position: Option<u64>,
+    /// False if the channel may have been restarted or replaced since the position was compared
+    /// with it.
+    is_position_checked: bool,
+    /// The number of the channel, the beginning of the path of its own events.
+    number: ChannelId,
+    max_batch: usize,
+    pending: Option<PendingBatch>,
+    pub(super) counts: BridgeCounts,
+}
+
+/// A batch that the backbone may or may not keep.
+struct PendingBatch {
+    message: Vec<u8>,
+    events: u64,
+    last: u64,
+}
+
+/// Returns the identity under which a channel's stored events have their numbers. It differs from
+/// that of the channel, whose gateways number events otherwise.
+const fn stream_id(channel: ChannelId) -> ChannelId {
+    let id = !channel.rotate_left(32);
+    if id == 0 { 1 } else { id }
+}
+
+impl<B: Backbone> Publisher<B> {
+    pub(super) fn new(name: &str, channel: FederatedChannelRef, source: DurableChannelRef) -> Self {
+        Self {
+            name: name.to_owned(),
+            channel,
+            source,
+            link: None,
+            position: None,
+            is_position_checked: false,
+            number: 0,
+            max_batch: MAX_BATCH,
+            pending: None,
+            counts: BridgeCounts::default(),
+        }
+    }
+
+    pub(super) const fn is_connected(&self) -> bool {
+        self.link.is_some() && self.is_position_checked
+    }
+
+    /// Publishes the next events; waits for at most the time `wait` if there are none. After an
+    /// error, the next call tries again.
+    pub(super) fn step(
+        &mut self,
+        connect: impl Fn() -> Result<B, BackboneError>,
+        wait: Duration,
+    ) -> Result<(), String> {
+        if self.link.is_none() {
+            let mut backbone = connect().map_err(message)?;
+            let identity = backbone.identity().map_err(message)?;
+            self.link = Some((backbone, identity));
+        }
+        if self.pending.is_none() {
+            let read = self.read(wait);
+            self.pending = read.inspect_err(|_| self.is_position_checked = false)?;
+        }
+        self.publish()
+    }
+
+    /// Finds the position. The channel's store may have a lower one, if the last acknowledgement
+    /// was lost. If the channel has fewer events than were published, it is another one.
+    fn check_position(&mut self) -> Result<u64, SystemException> {
+        let acknowledged = self.source.resume_consumer(&self.name, 0)?;
+        let last = self.source.stream_status()?.last;
+        let position = match self.position {
+            Some(position) if position <= last => position.max(acknowledged),
+            _ => acknowledged,
+        };
+        self.number = self.channel.channel_number()?;
+        (self.position, self.is_position_checked) = (Some(position), true);
+        Ok(position)
+    }
+
+    fn read(&mut self, wait: Duration) -> Result<Option<PendingBatch>, String> {
+        let checked = self.position.filter(|_| self.is_position_checked);
+        let position = checked.map_or_else(|| self.check_position(), Ok).map_err(message)?;
+        let max = u32::try_from(self.max_batch).unwrap_or(u32::MAX);
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+        let stored = self.source.events_after(position, max, wait_ms).map_err(message)?;
+        if stored.is_empty() {
+            // A channel of the same name that has taken this one's place has lower numbers.
+            self.is_position_checked = self.source.stream_status().map_err(message)?.last >= position;
+            return Ok(None);
+        }
+        let (mut events, mut last, mut bytes, mut deleted) = (Vec::new(), position, 0, 0);
+        for numbered in stored.into_iter().take(self.max_batch) {
+            if numbered.number <= last {
+                return Err("the channel has returned events out of order".to_owned());
+            }
+            bytes += stored::size(&numbered.event.data);
+            if last > position && bytes > MAX_BATCH_BYTES {
+                break;
+            }
+            // The numbers of a channel have no gaps. A new name begins with the first event kept.
+            deleted += if last == 0 { 0 } else { numbered.number - last - 1 };
+            last = numbered.number;
+            events.extend(self.crossing(numbered));
+        }
+        self.counts.deleted_events += deleted;
+        let count = events.len() as u64;
+        let message = super::message::encode(&self.name, &events).map_err(message)?;
+        Ok(Some(PendingBatch { message, events: count, last }))
+    }
+
+    /// Returns an event as it crosses; `None` if it does not.
+    fn crossing(&mut self, numbered: NumberedEvent) -> Option<PassingEvent> {
+        let NumberedEvent { number, mut path, path_number, mut event, .. } = numbered;
+        let is_own = path.is_empty();
+        if is_own {
+            path = vec![stream_id(self.number), self.number];
+        }
+        let backbone = self.link.as_ref()?.1;
+        match cross(event.header.ttl, &path, backbone) {
+            Ok(ttl) => event.header.ttl = ttl,
+            Err(Held::TimeToLive) => {
+                self.counts.ttl_expired += 1;
+                return None;
+            }
+            Err(Held::Returned) => {
+                self.counts.loops_stopped += 1;
+                return None;
+            }
+        }
+        path.push(backbone);
+        Some(PassingEvent { path, number: if is_own { number } else { path_number }, lane: 0, event })
+    }
+
+    /// Publishes the pending batch, and acknowledges its events to the channel.
+    fn publish(&mut self) -> Result<(), String> {
+        let (Some((backbone, _)), Some(pending)) = (&mut self.link, &self.pending) else { return Ok(()) };
+        let published = if pending.events == 0 { Ok(()) } else { backbone.publish(&pending.message) };
+        match published {
+            Ok(()) => {
+                self.counts.published += pending.events;
+                self.max_batch = MAX_BATCH;
+            }
+            Err(BackboneError::TooLarge) if self.max_batch > 1 => {
+                // The events are read again, one at a time, so that only those that are too large
+                // themselves are dropped.
+                (self.max_batch, self.pending) = (1, None);
+                return Ok(());
+            }
+            Err(BackboneError::TooLarge) => self.counts.dropped_too_large += pending.events,
+            Err(error) => {
+                self.link = None;
+                return Err(message(error));
+            }
+        }
+        let last = pending.last;
+        (self.position, self.pending) = (Some(last), None);
+        match self.source.acknowledge(&self.name, last) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.is_position_checked = false;
+                match error {
+                    // The next check makes the consumer anew.
+                    AcknowledgeError::NoConsumer(_) => Ok(()),
+                    AcknowledgeError::System(exception) => Err(message(exception)),
+                }
+            }
+        }
+    }
+}
