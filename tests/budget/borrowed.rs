@@ -15,9 +15,6 @@ use corelane_sys::lock::{LockScope, Mutex};
 use corelane_tests::EVERY_DISPATCH;
 use corelane_tests::stream_wrapper::wrap_streams;
 
-#[path = "borrowed/own_memory.rs"]
-mod own_memory;
-
 corelane::include_idl!("large");
 use large::{Store, StoreRef};
 
@@ -248,4 +245,332 @@ fn overlapping_ranges_are_counted_once() {
     assert_eq!(covered(&(10..20), vec![0..5, 8..12, 11..14, 18..30, 13..14]), 6);
     assert_eq!(covered(&(10..20), vec![20..30, 0..10]), 0);
     assert_eq!(covered(&(10..20), vec![0..30, 12..14]), 10);
+}
+
+/// Results that are received in memory of the caller (`OPERATION_into`).
+mod own_memory {
+    use std::fmt::Debug;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use corelane::{
+        CdrError, Completion, Octets, Orb, ResultMemory, SystemException, SystemExceptionKind as Kind, Transports,
+    };
+    use corelane_net::TcpTransport;
+    use corelane_sys::counters;
+    use corelane_tests::scripted::{self, REPLY, ScriptedServer, message, reply_start};
+    use corelane_tests::stream_wrapper::wrap_streams;
+
+    use super::large::{
+        Colour, FewSamples, Longs, Refused, Sample, Samples, Source, SourceRef, Uneven, Unevens, source::NamedError,
+    };
+    use super::{WITH_THE_HEAD, covered, noted, place};
+
+    /// Size in bytes of the large results.
+    const OCTETS: usize = 4 << 20;
+
+    fn octet(index: usize) -> u8 {
+        (index % 251) as u8
+    }
+
+    fn long(index: usize) -> i32 {
+        index as i32 - 7
+    }
+
+    fn sample(index: usize) -> Sample {
+        Sample { id: index as u32, height: index as f32 / 2.0, weight: -(index as f64) }
+    }
+
+    fn uneven(index: usize) -> Uneven {
+        Uneven { id: octet(index), weight: index as f64, paint: [Colour::Red, Colour::Green][index % 2] }
+    }
+
+    fn many<T>(count: u32, element: fn(usize) -> T) -> Vec<T> {
+        (0..count as usize).map(element).collect()
+    }
+
+    struct Maker;
+
+    impl Source for Maker {
+        fn make_octets(&self, count: u32) -> Result<Octets, SystemException> {
+            Ok(many(count, octet).into())
+        }
+
+        fn make_longs(&self, count: u32) -> Result<Longs, SystemException> {
+            Ok(many(count, long))
+        }
+
+        fn make_samples(&self, count: u32) -> Result<Samples, SystemException> {
+            Ok(many(count, sample))
+        }
+
+        fn make_unevens(&self, count: u32) -> Result<Unevens, SystemException> {
+            Ok(many(count, uneven))
+        }
+
+        fn make_few(&self, count: u32) -> Result<FewSamples, SystemException> {
+            Ok(many(count, sample))
+        }
+
+        fn named(&self, count: u32, name: &str) -> Result<(String, Samples), NamedError> {
+            if count == 0 {
+                return Err(Refused { reason: 7 }.into());
+            }
+            Ok((name.to_uppercase(), many(count, sample)))
+        }
+    }
+
+    fn serve(address: &str) -> (Orb, SourceRef) {
+        let server = Orb::builder().listen(address).build().unwrap();
+        let object = server.root_poa().activate(&Source::servant(Maker)).unwrap();
+        server.root_poa().manager().activate().unwrap();
+        let source = SourceRef::from_object(object);
+        (server, source)
+    }
+
+    fn remote(client: &Orb, source: &SourceRef) -> SourceRef {
+        client.string_to_reference(&source.to_string()).unwrap()
+    }
+
+    /// Checks a large result over a client whose streams are noted, and the allocations of the same
+    /// calls over another client.
+    fn check<T: Copy + Debug + Default + PartialEq>(
+        what: &str,
+        element: fn(usize) -> T,
+        is_direct: bool,
+        (noting, received): (&SourceRef, &super::Log),
+        plain: &SourceRef,
+        call: impl Fn(&SourceRef, u32, &mut [T]) -> Result<usize, SystemException>,
+    ) {
+        let count = OCTETS / size_of::<T>();
+        let mut memory = vec![T::default(); count + 1];
+        // The first call connects, and receives its reply as a whole.
+        assert_eq!(call(noting, 1, &mut memory), Ok(1));
+        for _ in 0..2 {
+            memory.fill(T::default());
+            drop(received.take());
+            assert_eq!(call(noting, count as u32, &mut memory), Ok(count), "{what}");
+            assert!(memory.iter().take(count).copied().eq((0..count).map(element)), "{what}: other elements");
+            assert_eq!(memory[count], T::default(), "{what}: an element behind the result has changed");
+            let there = covered(&place(&memory[..count]), received.take().received);
+            if is_direct {
+                let least = count * size_of::<T>() - WITH_THE_HEAD;
+                assert!(there >= least, "{what}: {there} octets were received in the caller's memory");
+            } else {
+                assert_eq!(there, 0, "{what}");
+            }
+        }
+        (0..3).for_each(|_| assert_eq!(call(plain, count as u32, &mut memory), Ok(count)));
+        let before = counters::snapshot();
+        (0..10).for_each(|_| assert_eq!(call(plain, count as u32, &mut memory), Ok(count)));
+        assert_eq!((counters::snapshot() - before).allocations, 0, "{what}: allocations");
+    }
+
+    #[test]
+    fn large_results_are_received_in_the_memory_of_the_caller() {
+        let path = std::env::temp_dir().join(format!("corelane-own-memory-{}", std::process::id()));
+        for (carrier, address) in [
+            ("tcp", "tcp:127.0.0.1:0".to_owned()),
+            ("unix", format!("unix:{}.unix", path.display())),
+            ("shm", format!("shm:{}.shm", path.display())),
+        ] {
+            let (_server, source) = serve(&address);
+            let (builder, received) = noted(super::transport(carrier));
+            let (noting, plain) = (builder.build().unwrap(), Orb::new().unwrap());
+            let (noting, plain) = (remote(&noting, &source), remote(&plain, &source));
+            let (noting, what) = ((&noting, &received), |what| format!("{what} over {carrier}"));
+            check(&what("octets"), octet, true, noting, &plain, |source, count, memory| {
+                source.make_octets_into(count, memory)
+            });
+            check(&what("longs"), long, true, noting, &plain, |source, count, memory| {
+                source.make_longs_into(count, memory)
+            });
+            check(&what("structures"), sample, true, noting, &plain, |source, count, memory| {
+                source.make_samples_into(count, memory)
+            });
+            check(&what("structures with padding"), uneven, false, noting, &plain, |source, count, memory| {
+                source.make_unevens_into(count, memory)
+            });
+        }
+    }
+
+    #[test]
+    fn results_of_every_size_are_those_of_the_plain_operation() {
+        let (_server, source) = serve("tcp:127.0.0.1:0");
+        let client = Orb::new().unwrap();
+        let remote = remote(&client, &source);
+        let mut samples = Vec::new();
+        let mut unevens = Vec::new();
+        // Around the size of a reply that is read at once, in steps that no element divides.
+        for count in [0, 1, 2, 3, 500].into_iter().chain((600..3000).step_by(37)) {
+            for source in [&remote, &source] {
+                assert_eq!(source.make_samples_into(count, &mut samples), Ok(count as usize));
+                assert_eq!(samples, many(count, sample));
+                assert_eq!(source.make_unevens_into(count, &mut unevens), Ok(count as usize));
+                assert_eq!(unevens, many(count, uneven));
+            }
+        }
+        for source in [&remote, &source] {
+            assert_eq!(source.named_into(3000, "ada", &mut samples).unwrap(), ("ADA".to_owned(), 3000));
+            assert_eq!(samples, many(3000, sample));
+            let Err(NamedError::Refused(refused)) = source.named_into(0, "ada", &mut samples) else {
+                panic!("accepted")
+            };
+            assert_eq!(refused.reason, 7);
+            assert_eq!(source.make_few_into(4, samples.as_mut_slice()), Ok(4));
+        }
+        assert_eq!(remote.make_few_into(5, samples.as_mut_slice()).unwrap_err().kind(), Kind::Marshal);
+    }
+
+    #[test]
+    fn memory_that_is_too_small_is_refused_with_both_lengths() {
+        let (_server, source) = serve("tcp:127.0.0.1:0");
+        let streams = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&streams);
+        let transport = wrap_streams(Arc::new(TcpTransport::new()), move |inner, _| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            inner
+        });
+        let client = Orb::builder().transports(Transports::new(vec![transport])).build().unwrap();
+        let remote = remote(&client, &source);
+        let mut memory = vec![sample(0); 99_999];
+        for count in [100_000, 100] {
+            let room = &mut memory[..count - 1];
+            for source in [&remote, &source] {
+                let exception = source.make_samples_into(count as u32, &mut *room).unwrap_err();
+                assert_eq!(exception.minor(), CdrError::ResultMemoryTooSmall.minor());
+                assert_eq!((exception.kind(), exception.completed()), (Kind::BadParam, Completion::Yes));
+                let text = format!("the result has {count} elements, the caller's memory has room for {}", count - 1);
+                assert!(exception.to_string().contains(&text), "{exception}");
+                assert_eq!(source.make_samples_into(count as u32 - 1, &mut *room), Ok(count - 1));
+                assert!(room.iter().copied().eq((0..count - 1).map(sample)));
+            }
+        }
+        assert_eq!(streams.load(Ordering::SeqCst), 1, "the calls used another connection");
+    }
+
+    /// A reply whose only result is a sequence of `count` elements. `elements` are their octets from the
+    /// fifth on, where the reply's octets are a multiple of 8; the first four are 0.
+    fn reply(id: u32, count: u32, elements: &[u8]) -> Vec<u8> {
+        message(REPLY, false, &[&reply_start(id, 0)[..], &count.to_le_bytes(), &[0; 4], elements].concat())
+    }
+
+    fn client_of(server: &ScriptedServer, timeout: Duration) -> (Orb, SourceRef) {
+        let orb = Orb::new().unwrap();
+        let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
+        let source = SourceRef::from_object(object.with_timeout(timeout));
+        (orb, source)
+    }
+
+    const COUNT: u32 = 20_000;
+
+    #[test]
+    fn result_in_the_other_byte_order_is_swapped_in_the_memory_of_the_caller() {
+        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
+            let elements = many(COUNT, sample).into_iter().flat_map(|sample| {
+                // Only the first double is not aligned without padding.
+                let padding: &[u8] = if sample.id == 0 { &[0; 4] } else { &[] };
+                [&sample.id.to_be_bytes()[..], &sample.height.to_be_bytes(), padding, &sample.weight.to_be_bytes()]
+                    .concat()
+            });
+            let body = [id, 0, 0, COUNT].into_iter().flat_map(u32::to_be_bytes).chain(elements).collect::<Vec<_>>();
+            stream.write_all(b"GIOP\x01\x02\x00\x01")?;
+            stream.write_all(&u32::try_from(body.len()).unwrap().to_be_bytes())?;
+            stream.write_all(&body)
+        });
+        let (_orb, source) = client_of(&server, Duration::from_secs(60));
+        let mut samples = vec![sample(0); COUNT as usize];
+        assert_eq!(source.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
+        assert_eq!(samples, many(COUNT, sample));
+    }
+
+    #[test]
+    fn connection_that_ends_in_the_result_fails_the_call() {
+        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
+            stream.write_all(&reply(id, COUNT, &vec![0; COUNT as usize * 16])[..40_000])?;
+            Err(std::io::ErrorKind::ConnectionAborted.into())
+        });
+        let (_orb, source) = client_of(&server, Duration::from_secs(60));
+        let mut samples = vec![sample(0); COUNT as usize];
+        let exception = source.make_samples_into(COUNT, &mut *samples).unwrap_err();
+        assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, Completion::Maybe), "{exception}");
+    }
+
+    #[test]
+    fn call_that_times_out_in_the_result_leaves_no_rest_to_the_next_call() {
+        let requests = AtomicUsize::new(0);
+        let server = scripted::serve(0, move |stream: &mut TcpStream, id| {
+            let whole = reply(id, COUNT, &vec![0; COUNT as usize * 16]);
+            let is_first = requests.fetch_add(1, Ordering::SeqCst) == 0;
+            stream.write_all(if is_first { &whole[..40_000] } else { &whole })
+        });
+        let (_orb, source) = client_of(&server, Duration::from_millis(200));
+        let mut samples = vec![sample(1); COUNT as usize];
+        let exception = source.make_samples_into(COUNT, &mut *samples).unwrap_err();
+        assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe), "{exception}");
+        let patient = source.with_timeout(Duration::from_secs(60));
+        assert_eq!(patient.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
+        assert_eq!(samples, vec![Sample::default(); COUNT as usize]);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn undefined_enumerator_is_refused_and_the_connection_is_used_again() {
+        let requests = AtomicUsize::new(0);
+        let server = scripted::serve(0, move |stream: &mut TcpStream, id| {
+            let is_first = requests.fetch_add(1, Ordering::SeqCst) == 0;
+            let mut elements = vec![0; COUNT as usize * 16 - 4];
+            elements[5_000 * 16 + 8] = if is_first { 2 } else { 1 };
+            stream.write_all(&reply(id, COUNT, &elements))
+        });
+        let (_orb, source) = client_of(&server, Duration::from_secs(60));
+        let mut unevens = vec![uneven(0); COUNT as usize];
+        let exception = source.make_unevens_into(COUNT, &mut *unevens).unwrap_err();
+        assert_eq!(
+            (exception.kind(), exception.minor()),
+            (Kind::Marshal, CdrError::EnumOutOfRange.minor()),
+            "{exception}"
+        );
+        assert_eq!(source.make_unevens_into(COUNT, &mut *unevens), Ok(COUNT as usize));
+        assert_eq!(unevens.iter().filter(|uneven| uneven.paint == Colour::Green).count(), 1);
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn vector_is_not_enlarged_for_a_result_that_has_not_arrived() {
+        /// A vector that notes for how many elements it was enlarged.
+        struct Growing(Vec<u8>, usize);
+
+        impl ResultMemory<u8> for Growing {
+            fn room(&self) -> usize {
+                ResultMemory::room(&self.0)
+            }
+
+            fn can_grow(&self) -> bool {
+                true
+            }
+
+            fn prepare(&mut self, len: usize, value: u8) -> &mut [u8] {
+                self.1 = self.1.max(len.saturating_sub(self.0.capacity()));
+                self.0.prepare(len, value)
+            }
+
+            fn clear(&mut self) {
+                self.0.clear();
+            }
+        }
+
+        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
+            let whole = reply(id, 1 << 20, &vec![0; (1 << 20) - 4]);
+            stream.write_all(&whole[..40_000])?;
+            Err(std::io::ErrorKind::ConnectionAborted.into())
+        });
+        let (_orb, source) = client_of(&server, Duration::from_secs(60));
+        let mut memory = Growing(Vec::new(), 0);
+        let exception = source.make_octets_into(1 << 20, &mut memory).unwrap_err();
+        assert_eq!((exception.kind(), memory.1), (Kind::CommFailure, 0), "{exception}");
+    }
 }
