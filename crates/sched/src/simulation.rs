@@ -22,8 +22,11 @@ pub enum SchedulingRule {
 pub enum CoreAssignment {
     /// The core of each task, in the order of the tasks.
     Partitioned(Vec<usize>),
-    /// The number of cores: every job may run on each of them, and may migrate.
-    Global(usize),
+    /// Every job may run on each of the cores, and may migrate.
+    Global {
+        /// The number of cores.
+        core_count: usize,
+    },
 }
 
 /// Arrival pattern of one task's jobs.
@@ -158,7 +161,7 @@ impl<'a> SimulationRun<'a> {
         let tasks = system.tasks.len();
         let cores = match &system.cores {
             CoreAssignment::Partitioned(cores) => cores.iter().max().map_or(0, |last| last + 1),
-            CoreAssignment::Global(cores) => *cores,
+            CoreAssignment::Global { core_count } => *core_count,
         };
         let mut run = Self {
             system,
@@ -265,7 +268,7 @@ impl<'a> SimulationRun<'a> {
         let order = self.by_urgency();
         let chosen = match &self.system.cores {
             CoreAssignment::Partitioned(cores) => self.chosen_by_core(cores, order),
-            CoreAssignment::Global(_) => self.chosen_globally(order),
+            CoreAssignment::Global { .. } => self.chosen_globally(order),
         };
         for (core, place) in chosen.into_iter().enumerate() {
             match (self.running[core], place) {
@@ -419,8 +422,10 @@ mod tests {
 
     #[test]
     fn one_core_never_runs_two_jobs_at_once() {
-        let outcome =
-            simulate(&system(&[(2, 5), (4, 9)], CoreAssignment::Global(1), SchedulingRule::EarliestDeadlineFirst), 200);
+        let outcome = simulate(
+            &system(&[(2, 5), (4, 9)], CoreAssignment::Global { core_count: 1 }, SchedulingRule::EarliestDeadlineFirst),
+            200,
+        );
         let mut last = 0;
         for interval in &outcome.execution_intervals {
             assert!(interval.from >= last && interval.until > interval.from, "{interval:?}");
@@ -434,7 +439,10 @@ mod tests {
     #[test]
     fn a_heavy_task_misses_under_global_priorities_and_not_on_a_core_of_its_own() {
         let tasks = [(2, 10), (2, 10), (11, 11)];
-        assert!(simulate(&system(&tasks, CoreAssignment::Global(2), SchedulingRule::FixedPriority), 110).has_misses());
+        assert!(
+            simulate(&system(&tasks, CoreAssignment::Global { core_count: 2 }, SchedulingRule::FixedPriority), 110)
+                .has_misses()
+        );
         let apart = CoreAssignment::Partitioned(vec![0, 0, 1]);
         assert!(!simulate(&system(&tasks, apart, SchedulingRule::FixedPriority), 110).has_misses());
     }
@@ -457,7 +465,8 @@ mod tests {
 
     #[test]
     fn global_job_runs_on_one_core_at_a_time_and_survives_a_lost_core() {
-        let mut tried = system(&[(9, 5)], CoreAssignment::Global(2), SchedulingRule::EarliestDeadlineFirst);
+        let mut tried =
+            system(&[(9, 5)], CoreAssignment::Global { core_count: 2 }, SchedulingRule::EarliestDeadlineFirst);
         assert_eq!(simulate(&tried, 19).tasks[0].completed, 2);
         tried.tasks = vec![Timing::new(4, 10); 4];
         assert!(!simulate(&tried, 101).has_misses());

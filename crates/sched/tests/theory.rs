@@ -524,7 +524,7 @@ fn global_sets_that_a_baseline_accepts_never_miss() {
             let arrivals = arrivals.collect();
             let system = SimulatedSystem {
                 arrivals,
-                ..SimulatedSystem::new(set.clone(), CoreAssignment::Global(cores as usize), rule)
+                ..SimulatedSystem::new(set.clone(), CoreAssignment::Global { core_count: cores as usize }, rule)
             };
             assert!(!simulate(&system, 1_000).has_misses(), "seed {seed}, {cores} cores: {system:?}");
             let together = SimulatedSystem { arrivals: Vec::new(), ..system };

@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &CoresArguments, out: &mut dyn Write) -> Result<boo
         ..simulation::SimulatedSystem::new(
             timings.iter().map(|timing| system.machine.overheads.add_to(timing)).collect(),
             if arguments.is_global {
-                CoreAssignment::Global(cores)
+                CoreAssignment::Global { core_count: cores }
             } else {
                 CoreAssignment::Partitioned(places(&system)?)
             },

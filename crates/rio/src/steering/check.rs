@@ -3,7 +3,9 @@
 use corelane_sys::bpf::{Program, XdpAction};
 
 use super::interpreter::{Interpreter, ProgramFault, ProgramTable};
-use super::{SteeringDecision, SteeringTables, StreamCounts, StreamDelivery, StreamId, assemble, symbol};
+use super::{
+    SteeringDecision, SteeringTables, StreamCounts, StreamDelivery, StreamId, assemble_steering_program, symbol,
+};
 use crate::frame::ConnectionKey;
 
 /// The steering tables in two forms: in the specification, and as maps of the program.
@@ -15,7 +17,7 @@ pub(crate) struct SteeringPair {
 
 impl SteeringPair {
     pub(crate) fn new(oracle: SteeringTables) -> Self {
-        let program = assemble(oracle.table_sizes()).expect("the program can be assembled");
+        let program = assemble_steering_program(oracle.table_sizes()).expect("the program can be assembled");
         let tables = tables(&oracle);
         Self { oracle, program, tables }
     }

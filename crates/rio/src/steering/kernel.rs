@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use corelane_sys::bpf::{self, AssembleError, LoadError, LoadedProgram, Map, MapKind};
 
 use super::{
-    ByteRate, CEILING_SIZE, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes, assemble,
-    encode_ceiling,
+    ByteRate, CEILING_SIZE, PortRule, StreamCounts, StreamDelivery, StreamId, TableError, TableSizes,
+    assemble_steering_program, encode_ceiling,
 };
 use crate::frame::ConnectionKey;
 
@@ -124,7 +124,7 @@ impl LoadedSteeringProgram {
             &ipv4_connections,
             &ceiling,
         ];
-        let program = bpf::load("rio_steering", &assemble(table_sizes)?, &maps)?;
+        let program = bpf::load("rio_steering", &assemble_steering_program(table_sizes)?, &maps)?;
         Ok(Self {
             table_sizes,
             program,

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `tables` | [`SteeringTables`], the tables and the decision in plain Rust: the specification |
-//! | `program` | [`assemble`], the decision as an XDP program |
+//! | `program` | [`assemble_steering_program`], the decision as an XDP program |
 //! | `kernel` | [`LoadedSteeringProgram`], the program and its tables in the kernel |
 //!
 //! The path of a frame:
@@ -36,7 +36,7 @@ use corelane_sys::bpf::MapSymbol;
 
 pub use crate::rate::{ByteRate, PacketRate};
 pub use kernel::{LoadedSteeringProgram, SteeringError};
-pub use program::assemble;
+pub use program::assemble_steering_program;
 pub use tables::{FrameClassification, SteeringDecision, SteeringTables};
 
 /// Length in bytes of the longest frame that the program puts into a ring, with its Ethernet

@@ -80,7 +80,7 @@ const TCP_BEHIND_IPV6: i16 = IP + 40;
 ///
 /// # Errors
 /// [`AssembleError`] if a jump is too long, which no table sizes cause.
-pub fn assemble(table_sizes: TableSizes) -> Result<Program, AssembleError> {
+pub fn assemble_steering_program(table_sizes: TableSizes) -> Result<Program, AssembleError> {
     let mut asm = Assembler::new();
     let labels = JumpLabels { pass: asm.label(), best_effort: asm.label(), ipv4: asm.label(), deliver: asm.label() };
     let mut writer = ProgramWriter { asm, labels, table_sizes };
@@ -351,7 +351,9 @@ mod tests {
 
     #[test]
     fn the_program_uses_each_of_its_maps() {
-        let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
+        let program =
+            assemble_steering_program(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 })
+                .unwrap();
         assert_eq!(program.map_count(), 10);
         let used =
             |map| (0..program.instructions().len()).any(|place| program.map_loaded_at(place) == Some(MapSymbol(map)));
@@ -360,7 +362,9 @@ mod tests {
 
     #[test]
     fn the_program_jumps_forwards_only() {
-        let program = assemble(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 }).unwrap();
+        let program =
+            assemble_steering_program(TableSizes { stream_count: 4, receive_queue_count: 2, max_connections: 8 })
+                .unwrap();
         assert!(
             program.instructions().iter().all(|instruction| instruction.opcode & 7 != 5 || instruction.offset >= 0)
         );

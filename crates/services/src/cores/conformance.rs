@@ -155,8 +155,11 @@ fn tasks_of_a_lost_core_move_or_are_demoted_until_it_returns(make: &MakeTaskRegi
         snapshot.tasks.iter().any(|record| record.task.id == low.task && record.state == TaskState::Demoted(lease))
     );
     registry.renew(low.task, OWN, lease, now).unwrap();
-    assert_eq!(registry.pending_outcome(low.task, OWN, now), Err(RegistryRefusal::CoreLost));
-    assert_eq!(registry.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now), Err(RegistryRefusal::CoreLost));
+    assert_eq!(registry.pending_outcome(low.task, OWN, now), Err(RegistryRefusal::TaskDisplaced));
+    assert_eq!(
+        registry.change_timing(low.task, OWN, Timing::new(MS, 100 * MS), now),
+        Err(RegistryRefusal::TaskDisplaced)
+    );
     assert!(matches!(registry.admit(&pinned(1, 1), &client(), OWN, now), Err(RegistryRefusal::NoSuchCore(..))));
     assert_eq!(registry.set_lost_cores(&[core(1)], now), LostCoresOutcome::default());
     registry.withdraw(resident.task, OWN, now + MS).unwrap();

@@ -439,7 +439,7 @@ impl TaskRegistry for MemoryTaskRegistry {
             EntryState::Pending { .. } => Ok(TaskAdmission::Pending(task)),
             EntryState::Reserved { .. } | EntryState::Promised { .. } => {
                 let promise = self.promises(&[task]).pop();
-                promise.map(TaskAdmission::Promised).ok_or(RegistryRefusal::CoreLost)
+                promise.map(TaskAdmission::Promised).ok_or(RegistryRefusal::TaskDisplaced)
             }
         }
     }

@@ -194,7 +194,7 @@ pub enum RegistryRefusal {
     /// The token is not the token of the task or chain.
     WrongToken,
     /// The task has lost its core, and no other core has room for it.
-    CoreLost,
+    TaskDisplaced,
     /// The promise of the task is withdrawn, because the kernel has refused the task's core,
     /// priority or thread.
     KernelRefused,
@@ -221,7 +221,7 @@ impl fmt::Display for RegistryRefusal {
             }
             Self::NotFound => f.write_str("the task has ended or never existed"),
             Self::WrongToken => f.write_str("the token belongs to another task"),
-            Self::CoreLost => f.write_str("the core of the task is lost, and no other core has room for the task"),
+            Self::TaskDisplaced => f.write_str("the core of the task is lost, and no other core has room for the task"),
             Self::KernelRefused => f.write_str(
                 "the promise of the task is withdrawn, because the kernel has refused the core, the priority or a \
                  thread: withdraw the task, and ask for a new admission",
@@ -392,7 +392,7 @@ pub trait TaskRegistry: Send {
     ///
     /// # Errors
     /// [`RegistryRefusal::NotFound`] if the task has ended, [`RegistryRefusal::WrongToken`] for the
-    /// token of another task, [`RegistryRefusal::CoreLost`] while the task is demoted by the loss
+    /// token of another task, [`RegistryRefusal::TaskDisplaced`] while the task is demoted by the loss
     /// of its core, and [`RegistryRefusal::KernelRefused`] after [`demote`](Self::demote).
     fn pending_outcome(&mut self, task: TaskId, token: TaskToken, now: Nanos)
     -> Result<TaskAdmission, RegistryRefusal>;

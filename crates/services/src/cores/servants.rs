@@ -49,7 +49,9 @@ impl From<RegistryRefusal> for SystemException {
             | RegistryRefusal::UtilizationQuotaExceeded(_)
             | RegistryRefusal::EarlierTimingNotSaved
             | RegistryRefusal::TaskNumbersNotSaved => Kind::Transient,
-            RegistryRefusal::Full(_) | RegistryRefusal::NoSuchCore(..) | RegistryRefusal::CoreLost => Kind::NoResources,
+            RegistryRefusal::Full(_) | RegistryRefusal::NoSuchCore(..) | RegistryRefusal::TaskDisplaced => {
+                Kind::NoResources
+            }
             RegistryRefusal::NotFound => Kind::ObjectNotExist,
             RegistryRefusal::WrongToken => Kind::NoPermission,
             RegistryRefusal::NotAdmittedYet => Kind::BadInvOrder,

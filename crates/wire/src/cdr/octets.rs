@@ -70,11 +70,11 @@ impl Octets {
     /// ```
     /// use corelane_wire::Octets;
     /// let mut octets = Octets::from(vec![1, 2, 3]);
-    /// let memory = octets.backing_memory();
+    /// let memory = octets.backing_address_and_size();
     /// octets.clear_and_limit_memory(64);
     /// assert!(octets.is_empty());
     /// octets.clone_from(&Octets::from(vec![4, 5]));
-    /// assert_eq!((&octets[..], octets.backing_memory()), (&[4, 5][..], memory));
+    /// assert_eq!((&octets[..], octets.backing_address_and_size()), (&[4, 5][..], memory));
     /// ```
     pub fn clear_and_limit_memory(&mut self, max_bytes: usize) {
         match &mut self.0 {
@@ -141,7 +141,7 @@ impl Octets {
     /// Returns the address and the size in bytes of the memory that these octets keep alive. Octets
     /// that share memory have the same address.
     #[must_use]
-    pub fn backing_memory(&self) -> (usize, usize) {
+    pub fn backing_address_and_size(&self) -> (usize, usize) {
         match &self.0 {
             Repr::Own(vector) => (vector.as_ptr().addr(), vector.capacity()),
             Repr::Vector(vector, _) => (vector.as_ptr().addr(), vector.capacity()),
@@ -270,7 +270,10 @@ mod tests {
         assert_eq!(part.part(2..4), None);
         assert_eq!(whole.share(&whole[3..]).unwrap().as_ptr(), whole[3..].as_ptr());
         assert_eq!(whole.share(&[1, 2]), None);
-        assert_eq!((part.backing_memory(), part.backing_memory().1), (whole.backing_memory(), 5));
+        assert_eq!(
+            (part.backing_address_and_size(), part.backing_address_and_size().1),
+            (whole.backing_address_and_size(), 5)
+        );
         assert_eq!(part.into_vec(), [2, 3, 4]);
         assert_eq!(Octets::default().into_vec(), Vec::<u8>::new());
     }

@@ -437,7 +437,7 @@ fn misses_in_simulation(tasks: &[Task], overhead_ms: u64, is_global: bool) -> bo
     let cores = if is_global {
         timings.extend(tasks.iter().map(|task| task.timing));
         levels.extend(rate_monotonic_levels(tasks).into_iter().map(|level| u32::from(u8::MAX - level)));
-        CoreAssignment::Global(2)
+        CoreAssignment::Global { core_count: 2 }
     } else {
         let (set, rejections) = admit_all(&machine, tasks);
         if !rejections.is_empty() {

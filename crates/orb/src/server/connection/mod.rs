@@ -80,6 +80,7 @@ pub(crate) struct Connection {
     pub(in crate::server) group: ConnectionGroup,
     /// Number of messages besides jobs that the reader of a core pool has read since the last job.
     /// Written, relaxed, by the thread that has the read lock.
+    #[cfg(feature = "core-pool")]
     pub(in crate::server) messages_since_job: AtomicU32,
     bound_band: AtomicU32,
     /// CORBA priority whose code point the packets carry; negative before the first one is set.
@@ -139,6 +140,7 @@ impl Connection {
             memory_use: MemoryUse::new(memory_budget),
             waits_for_room: AtomicBool::new(false),
             group: ConnectionGroup::default(),
+            #[cfg(feature = "core-pool")]
             messages_since_job: AtomicU32::new(0),
             bound_band: AtomicU32::new(NO_BAND),
             dscp_priority: AtomicI16::new(-1),

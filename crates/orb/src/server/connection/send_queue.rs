@@ -85,7 +85,7 @@ impl SendQueue {
     }
 
     fn share(&mut self, bytes: Octets) {
-        let (address, held) = bytes.backing_memory();
+        let (address, held) = bytes.backing_address_and_size();
         let memory = self.shared.entry(address).or_insert(SharedAllocation { bytes: held, chunks: 0 });
         if memory.chunks == 0 {
             self.held_bytes += held;
@@ -98,7 +98,7 @@ impl SendQueue {
         self.held_bytes -= match chunk {
             Chunk::Copied(bytes) => bytes.capacity(),
             Chunk::Shared(bytes) => {
-                let Entry::Occupied(mut memory) = self.shared.entry(bytes.backing_memory().0) else { return };
+                let Entry::Occupied(mut memory) = self.shared.entry(bytes.backing_address_and_size().0) else { return };
                 memory.get_mut().chunks -= 1;
                 if memory.get().chunks > 0 {
                     return;

@@ -144,7 +144,11 @@ impl MemoryTaskRegistry {
             });
         };
         let Some(core) = entry.core else {
-            return Err(if entry.is_refused() { RegistryRefusal::KernelRefused } else { RegistryRefusal::CoreLost });
+            return Err(if entry.is_refused() {
+                RegistryRefusal::KernelRefused
+            } else {
+                RegistryRefusal::TaskDisplaced
+            });
         };
         if self.revocable.contains_key(&task) {
             return Err(RegistryRefusal::EarlierTimingNotSaved);

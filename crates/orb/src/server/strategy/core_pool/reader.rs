@@ -392,8 +392,8 @@ impl TaskReader {
     }
 
     /// Passes a request that gets no thread of its task to a best-effort thread, which runs or
-    /// refuses it. If `is_in_set` is false, the task has ended, and the connection returns to the
-    /// lane's threads.
+    /// refuses it. The connection returns to the lane's threads if the task has ended (`is_in_set`
+    /// is false), or if the request waited for the rate of its task.
     fn run_without_thread<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -404,8 +404,13 @@ impl TaskReader {
     ) {
         let TaskRequest { task, waiting, message, wait, hold } = request;
         let connection = Arc::clone(&*waiting);
-        pool.run_without_thread(lane, handler, (waiting, message), task, (wait.is_some(), is_in_set));
-        if is_in_set {
+        let is_early = wait.is_some();
+        pool.run_without_thread(lane, handler, (waiting, message), task, (is_early, is_in_set));
+        // The end of the wait lets another early request of the task wait.
+        drop(wait);
+        // An early request that found no thread was refused. Its connection returns to the lane, as
+        // after a request above the rate, so that a flood of such requests is not read above tasks.
+        if is_in_set && !is_early {
             self.release(lane, &connection, hold);
         } else {
             self.release_to_lane(lane, handler, &connection, hold);
@@ -591,8 +596,9 @@ impl SharedPool {
         if is_job {
             connection.messages_since_job.store(0, Ordering::Relaxed);
         }
-        // A stream without a descriptor stays with the lane's threads.
-        let is_held = is_in_set && !is_left_to_lane(connection) && connection.stream.readiness_descriptor().is_some();
+        // Only a job brings a connection to the reader, which reads above all tasks. A stream
+        // without a descriptor stays with the lane's threads.
+        let is_held = is_in_set && is_job && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
             RateAdmission::Runs => None,
@@ -604,16 +610,11 @@ impl SharedPool {
         };
         if is_held {
             unwatch(lane, connection);
-        }
-        if !(is_held && is_job) {
+        } else {
             connection.read_state.try_release_kept();
-            if is_held {
-                reader.watch(lane, connection, more);
-            } else {
-                // Threads that found the read lock kept have left no flag for new input, so the
-                // connection is listed, and is read again.
-                lane.list_connection(connection, ReadCause::Readiness);
-            }
+            // Threads that found the read lock kept have left no flag for new input, so the
+            // connection is listed, and is read again.
+            lane.list_connection(connection, ReadCause::Readiness);
         }
         if !(is_in_set && is_job) {
             return MessagePlacement::Here { reads_on: false };
