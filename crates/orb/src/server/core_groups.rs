@@ -39,7 +39,8 @@ pub(super) struct Group {
     cores: CpuSet,
 }
 
-/// The group of a thread, and the results of its comparisons with the cores of peers.
+/// The group of a thread, and its counts of successive checks in which its own core, or the core of
+/// a peer, was in another group than expected.
 #[derive(Debug, Default)]
 pub(super) struct ThreadGroup {
     pub(super) number: GroupNumber,
@@ -48,8 +49,8 @@ pub(super) struct ThreadGroup {
     pub(super) events: u32,
     pub(super) misplaced_checks: u32,
     pub(super) misdirected_checks: u32,
-    /// The cores that the thread might use when it entered the lane. `None` if the thread must not
-    /// move.
+    /// The cores on which the thread was permitted to run when it entered the lane. `None` if the
+    /// thread must not move.
     permitted: Option<CpuSet>,
 }
 
@@ -124,7 +125,8 @@ impl CoreGroups {
         self.groups.iter().position(|group| group.cores.contains(core)).map(number_of)
     }
 
-    /// Watches input in all groups, beginning with `first`. After a failure no group watches it.
+    /// Lets all groups watch the input of a descriptor, beginning with `first`. After a failure no
+    /// group watches the descriptor.
     pub(super) fn watch(&self, first: GroupNumber, readiness: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         let input = Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE;
         let start = usize::from(first.saturating_sub(1));

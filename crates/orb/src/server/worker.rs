@@ -232,7 +232,8 @@ impl Worker {
         }
     }
 
-    /// Replaces the first message, which ends in lent memory, by the whole message.
+    /// Takes the first message out of the buffer, which has only its beginning, and returns it
+    /// whole. The peer has lent the rest of the message in shared memory.
     #[cold]
     fn take_lent(
         &mut self,

@@ -48,7 +48,8 @@ pub(crate) struct OverloadThread<S> {
     /// The lanes whose threads this lane may borrow, the highest priority first.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// Pointers let the linker drop the functions from programs without real-time thread pools.
+    /// [`OverloadFunctions`], which the lane calls through pointers. So the linker drops their code
+    /// from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 

@@ -1,9 +1,9 @@
-//! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
-//! which it later refuses such a request.
+//! The requests for cores and priorities that the kernel has permitted to the threads of a core
+//! pool, and the tasks for which it later refuses such a request.
 //!
-//! The refusal of a request that the kernel has never permitted makes the promises of the pool
-//! advisory. If the kernel has permitted such a request before, the refusal ends only the promise
-//! of the task that needs the request, so that the other promises stay true.
+//! If the kernel refuses a request that it has never permitted, the promises of the pool to all
+//! tasks become advisory. If it has permitted such a request before, only the promise to the task
+//! that needs the request ends. The promises to all other tasks stay true.
 
 use std::collections::{BTreeMap, BTreeSet};
 

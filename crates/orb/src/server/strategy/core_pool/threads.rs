@@ -167,7 +167,8 @@ impl SharedPool {
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
         }
-        // A thread whose wait for the rate ends must find its new duty, so the rate changes last.
+        // A change of the rate wakes the thread that waits with a request above the rate. The
+        // thread must find its new duty, so the rate changes last.
         if let Some(rate) = state.rates.get(&task) {
             rate.change(None);
         }
@@ -350,8 +351,8 @@ impl SharedPool {
     /// Gives the calling thread the duty to run the request of a task that it has read.
     ///
     /// # Errors
-    /// If a best-effort thread must run the request: true if no thread is free for the task, false
-    /// if the task is not in the set.
+    /// If a best-effort thread must run the request. The error is true if no thread is free for the
+    /// task, and false if the task is not in the set.
     pub(super) fn lead<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Arc<Lane<S>>,
