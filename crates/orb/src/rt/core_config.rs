@@ -200,7 +200,7 @@ pub enum CorePoolMode {
     /// It hands each request over to a sleeping thread of the task's core. This is the architecture
     /// of the MC-ORB paper.
     ///
-    /// The manager has two threads. While one thread blocks, the other one reads.
+    /// The manager has two threads, so that one can read while the other blocks.
     Manager,
     /// The threads of tasks wait for requests above all tasks. The thread that has read a request
     /// takes the core and the priority of the request's task, runs the request, and waits again on

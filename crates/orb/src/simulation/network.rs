@@ -277,7 +277,8 @@ impl State {
         let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // A call on a link that accepts few bytes waits for its deadline.
+            // With the probability `stuck`, the client's end accepts only a few bytes, so that
+            // calls on the link may wait until their deadlines.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
         }
