@@ -359,12 +359,12 @@ impl OrbBuilder {
     }
 
     /// Takes the ORB's options from a program's arguments, and returns the other arguments. The
-    /// options are `-ORBInitRef NAME=TEXT`, `-ORBDefaultInitRef TEXT`, and `-ORBid NAME`, which has
-    /// no effect. Texts in arguments override the texts that the program sets. By default the ORB
+    /// options are `-ORBInitRef NAME=URL`, `-ORBDefaultInitRef URL`, and `-ORBid NAME`, which has
+    /// no effect. URLs in arguments override the URLs that the program sets. By default the ORB
     /// reads no arguments.
     ///
     /// # Errors
-    /// [`OrbError::ClientSetup`] for an option without its value, a text that is not a stringified
+    /// [`OrbError::ClientSetup`] for an option without its value, a URL that is not a stringified
     /// reference, and an unknown option that begins with `-ORB`.
     ///
     /// # Examples

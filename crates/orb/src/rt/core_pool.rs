@@ -67,9 +67,9 @@ impl CorePool {
     /// task that is not in `tasks` finishes its running request. Within 100 ms of the end of this
     /// request, the thread returns the connection to the [best-effort
     /// threads](field@CorePoolConfig::best_effort_threads). A request that waits because it is
-    /// above the [rate](field@TaskRules::min_interarrival) of its task runs when the new rate
-    /// permits it. If its task has ended, the request runs at once as best effort. Has no effect
-    /// after the end of the pool.
+    /// above the [rate](field@super::TaskRules::min_interarrival) of its task runs when the new
+    /// rate permits it. If its task has ended, the request runs at once as best effort. Has no
+    /// effect after the end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a

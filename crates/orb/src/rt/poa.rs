@@ -228,8 +228,8 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose_lane(asked, object, wanted.band) {
-            // An implied priority was not set by the client. If no lane suits it, the request runs
-            // without a priority.
+            // An implied priority only follows from the native priority of the caller's thread. If
+            // no lane suits it, the request runs without a priority.
             Err(_) if is_implied => (None, self.rules().choose_lane(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))

@@ -91,7 +91,7 @@ impl CoreGroups {
     /// Assigns a group to the calling thread, which begins to serve the lane, and moves the thread
     /// to a core of the group. Returns the group.
     pub(super) fn enter(&self) -> ThreadGroup {
-        // Relaxed: only the number matters.
+        // Relaxed: the number publishes no other data.
         let index = self.started_threads.fetch_add(1, Ordering::Relaxed) % self.groups.len();
         let permitted = thread::affinity(None).ok();
         let mut entered = ThreadGroup { number: number_of(index), permitted, ..ThreadGroup::default() };

@@ -1,5 +1,5 @@
-//! Polling: a thread that runs the lane's loop polls for input before it sleeps in an epoll instance
-//! of the lane.
+//! Polling: a thread that runs the lane's loop polls for input before it sleeps in an epoll
+//! instance of the lane.
 //!
 //! In a lane with several threads, epoll does not report the input of a connection while a thread
 //! polls it, because the report would wake another thread.

@@ -122,8 +122,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
     }
 
     /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
-    /// the lanes that may borrow the thread and have no idle thread, and with `own` the overload
-    /// thread of this lane.
+    /// the lanes that may borrow the thread and have no idle thread. If `own` is true, also
+    /// notifies the overload thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();

@@ -1,9 +1,9 @@
 //! The requests for cores and priorities that the kernel has permitted to the threads of a core
 //! pool, and the tasks for which it later refuses such a request.
 //!
-//! If the kernel refuses a request that it has never permitted, the promises of the pool to all
-//! tasks become advisory. If it has permitted such a request before, only the promise to the task
-//! that needs the request ends. The promises to all other tasks stay true.
+//! If the kernel refuses a request that it has never permitted, the pool guarantees the timing of
+//! no task any more. If it has permitted such a request before, only the task that needs the
+//! request loses its guarantee.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::rt::core_config::RefusedTask;
 /// The maximum number of kept refusals, which bounds the memory of programs that never take them.
 const MAX_KEPT: usize = 10_000;
 
-/// A request to the kernel for a thread.
+/// A core or a priority that the pool requests from the kernel for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Core(usize),

@@ -142,7 +142,8 @@ struct PoolState {
     changed_levels: Vec<ThreadNumber>,
     /// The time of the last start of a thread, if it failed.
     start_failed_at: Option<Monotonic>,
-    /// The refusal of the kernel that makes the promises advisory; `None` if the promises hold.
+    /// The refusal of the kernel because of which the pool cannot guarantee the timing of its
+    /// tasks; `None` if there was no such refusal.
     refusal: Option<String>,
     is_refusal_reported: bool,
     refusals: KernelRefusals,
@@ -273,8 +274,9 @@ impl CorePoolThreads {
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
-    /// Threads whose task is not in the set return their connections to the lane. The measurements
-    /// of the `demoted` tasks remain, and so do the times of their last requests.
+    /// Threads whose task is not in the set return their connections to the lane. The `demoted`
+    /// tasks have no core at present; the pool keeps their measurements and the times of their last
+    /// requests.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let tasks: Vec<TaskBinding> =

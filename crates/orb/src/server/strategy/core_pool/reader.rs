@@ -471,8 +471,8 @@ impl<S: Architecture<S>> NestedWaitHook for HeldConnection<S> {
     }
 }
 
-/// Runs a request on the calling thread, which serves its task. Then marks the thread free, and
-/// after that lets the reader read the connection.
+/// Runs a request on the calling thread, which serves the request's task. Then marks the thread
+/// free, and after that lets the reader read the connection.
 pub(super) fn run_held<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     (lane, handler): (&Arc<Lane<S>>, &Arc<H>),

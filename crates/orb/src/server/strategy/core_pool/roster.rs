@@ -533,8 +533,8 @@ mod tests {
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }
 
-    /// Tries all orders of requests of two tasks, their ends, and the loss of a task, beside threads
-    /// that read their requests themselves.
+    /// Tries all orders of requests of two tasks, their ends, and the loss of a task, in a pool
+    /// whose threads read their requests themselves.
     #[test]
     fn a_thread_remains_to_read_in_all_orders() {
         fn explore(roster: &Roster, depth: usize, orders: &mut u64) {

@@ -41,7 +41,8 @@ pub(super) struct BestEffortShares {
     started_at: Monotonic,
     /// Number of best-effort threads that have chosen their core, by which the next thread chooses.
     entered: AtomicUsize,
-    /// The threads' scheduling within the share; `None` if they cannot be lowered in time.
+    /// The threads' scheduling within the share; `None` if the kernel refused the priority of
+    /// `POOL/s0`, so that nothing could lower the threads in time.
     scheduling: Option<Scheduling>,
     is_ending: AtomicBool,
 }

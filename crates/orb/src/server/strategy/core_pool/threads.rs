@@ -106,8 +106,8 @@ impl SharedPool {
             && let Some(seat) = state.seats.get_mut(number)
             && seat.scheduling != scheduling
         {
-            // A demoted job keeps its low priority until its end, when its thread takes its duty
-            // again.
+            // `set_scheduling` changes nothing while the thread's job is demoted because of its
+            // budget. The thread takes the scheduling of its duty when the job ends.
             let set = match &self.budgets {
                 Some(budgets) => budgets.set_scheduling(tid, scheduling),
                 None => thread::set_scheduling(Some(tid), scheduling),
@@ -139,7 +139,8 @@ impl SharedPool {
         };
         let Some(task) = withdrawn else {
             // The request is for a sleeping thread, or the kernel has never permitted such a
-            // request. Only in the second case the promises become advisory.
+            // request. In the second case the pool cannot guarantee the timing of its tasks, and
+            // records the reason.
             if !state.refusals.was_permitted(request) {
                 state.refusal.get_or_insert(reason);
             }
@@ -327,8 +328,8 @@ impl SharedPool {
     }
 
     /// Starts a thread that the roster has counted. Returns false if this fails, or failed a short
-    /// time before. A lack of descriptors or threads makes no promise advisory, because any client
-    /// can cause it by opening connections.
+    /// time before. A lack of descriptors or threads ends no timing guarantee of the pool, because
+    /// any client can cause it by opening connections.
     fn try_start<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         state: &mut PoolState,
