@@ -209,8 +209,8 @@ pub enum CorePoolMode {
     LeaderFollowers,
     /// Connections are bound as with [`Bound`](Self::Bound), and each thread has the priority of
     /// its task, but runs on each core of the pool. [`TaskBinding::core`] has no effect. Deadlines
-    /// order the jobs of all cores together. No analysis of single cores holds, so the promises are
-    /// advisory.
+    /// order the jobs of all cores together. No analysis of single cores holds, so the pool does
+    /// not guarantee the timing of its tasks.
     NoAffinity,
 }
 

@@ -259,10 +259,10 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()
     }
 
-    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
-    /// or a priority to one of its threads, the ORB's threads are in the ordinary class, or the
-    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None`
-    /// otherwise, and after the end of the pool.
+    /// Returns the reason why the pool cannot guarantee the timing of its tasks: the kernel has
+    /// refused a core or a priority to one of its threads, the ORB's threads are in the ordinary
+    /// class, or the pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns
+    /// `None` otherwise, and after the end of the pool.
     #[must_use]
     pub fn missing_guarantee_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()

@@ -188,7 +188,8 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         context.events().connection_closed();
-        // If other threads use the connection, the last of them calls `accept_again`.
+        // This pointer is dropped first, because the descriptor closes with the last pointer to the
+        // connection. If other threads use the connection, the last of them calls `accept_again`.
         drop(connection);
         self.accept_again();
     }

@@ -78,7 +78,8 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) random: Random,
     order: u64,
-    /// Time, rank and order of each event, and the event.
+    /// The events with their times, their ranks, and the numbers of their additions, by which they
+    /// are sorted in this order.
     events: BinaryHeap<Reverse<(u64, u64, u64, AgendaEvent)>>,
     pub(super) links: Vec<SimulatedLink>,
     pub(super) ports: HashMap<u16, (usize, PortState)>,

@@ -193,8 +193,8 @@ struct Assignment {
 enum AssignedWork {
     /// The thread serves the connection from now on. The octets are the object key of the task.
     Connection(Box<[u8]>),
-    /// The thread runs only this message. It may hold the connection of the message until the
-    /// message has run.
+    /// The thread runs only this message. [`Hold`] tells whether other threads may read the
+    /// connection before the message has run.
     Message(Hold),
 }
 

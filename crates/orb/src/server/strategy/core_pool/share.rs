@@ -347,7 +347,7 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     lane.wake();
 }
 
-/// Does the next work of the lane, and waits for it if there is none.
+/// Handles the next event or task of the lane, and waits if there is none.
 fn step<S: Architecture<S>, H: RequestHandler>(
     shares: &BestEffortShares,
     share: &CoreShare,
