@@ -130,7 +130,8 @@ impl OrbCore {
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
-            // Without the new thread, the lanes' threads end when their requests have finished.
+            // No thread waits for the threads of the lanes, so each of them ends when its requests
+            // have finished.
             let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));

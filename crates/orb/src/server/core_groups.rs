@@ -58,8 +58,8 @@ impl CoreGroups {
     /// Creates the groups of a lane with this number of threads. Returns `None` if the threads may
     /// use one core only, or if the kernel may wake the same thread for two arrivals.
     pub(super) fn new(threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> Option<Self> {
-        // Before Linux 6.18, two arrivals at the same time may wake the same thread. One request
-        // then waits for a thread of this group, even if a thread of another group is idle.
+        // Before Linux 6.18, two arrivals at the same time may wake the same thread. One of the two
+        // requests then waits for this thread, even if a thread of another group is idle.
         let usable: Vec<usize> = match kernel_release::is_at_least(6, 18) {
             // Unit tests need groups on every machine.
             _ if cfg!(test) => vec![0, 1],
@@ -77,8 +77,8 @@ impl CoreGroups {
         }
         let create = |number| {
             let epoll = Epoll::new()?;
-            // Level-triggered: a thread takes one event at a time from the lane's epoll instance,
-            // and the other events must be reported again.
+            // A thread takes one event at a time from the lane's epoll instance. This entry is
+            // level-triggered, so that the other events are reported again.
             epoll.add(lane.as_fd(), LANE, Interest::READABLE)?;
             epoll.add(wake, WAKE, Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE)?;
             let cores = usable[number * usable.len() / count..(number + 1) * usable.len() / count].iter().copied();

@@ -109,7 +109,7 @@ impl DrainingConnections {
     }
 
     /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list
-    /// is held during both.
+    /// is held from the call to the addition.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -221,7 +221,8 @@ impl<S: Architecture<S>> Lane<S> {
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // This call makes epoll report earlier events of the stream again.
+            // Makes epoll report again the events of the stream that it has reported before the
+            // drain.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }

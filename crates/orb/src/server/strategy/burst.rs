@@ -60,8 +60,8 @@ impl BurstMode {
         self.roles.shut_down();
     }
 
-    /// Sleeps until the present burst ends, then supervises a requested burst, if there is one, and
-    /// returns its token.
+    /// Sleeps until the present burst ends. If a burst is requested then, supervises it and returns
+    /// its token.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.sleep_or_supervise(TICK, || {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     /// A core in simulated time, whose threads work by a pattern. Tasks keep the core busy, so the
-    /// threads only run above all tasks.
+    /// threads get processor time only while they are above all tasks.
     struct SimulatedCore {
         server: DeferrableServer,
         now: Nanos,

@@ -56,9 +56,9 @@ impl KernelRefusals {
     }
 
     /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
-    /// Returns false if the earlier refusal is of the same request and is not over, and so is not
-    /// reported again. Forgets the refusal of the task with the lowest number if [`MAX_KEPT`]
-    /// refusals are kept.
+    /// Returns false if the earlier refusal was for the same request and is not over; the refusal
+    /// is then not reported again. If [`MAX_KEPT`] refusals are kept, forgets the refusal of the
+    /// task with the lowest number.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
         let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request && !earlier.is_over);
         let (is_new, is_reported) = (earlier.is_none(), earlier.is_some_and(|earlier| earlier.is_reported));

@@ -174,8 +174,8 @@ struct Seat {
 }
 
 struct Mailbox {
-    /// Notified for each assignment, for a change of the thread's duty or of the rate for which it
-    /// waits, and when the lane stops.
+    /// Notified for each assignment, for a change of the thread's duty, for a change of the rate
+    /// while a request waits at the thread, and when the lane stops.
     wake: EventFd,
     assignment: PiMutex<Option<Assignment>>,
     /// Number of changes of the thread's duty, wrapping. The thread reads it at each message

@@ -233,7 +233,8 @@ impl BestEffortShares {
         share.working.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts the calling thread on its core at the level of the core's threads.
+    /// Pins the calling thread to the core of the share, gives it the level of the core's threads,
+    /// and records it as one of them. The error is the refusal of the kernel.
     fn enter(&self, share: &CoreShare) -> Result<(), String> {
         let clock = ThreadClock::of_current_thread().map_err(|error| format!("processor clock: {error}"))?;
         let mut state = share.server.lock();
@@ -320,9 +321,9 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     let number = shares.entered.fetch_add(1, Ordering::Relaxed);
     let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
     match shares.enter(share) {
-        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets
-        // no priority from the share, and a budget or a late deadline finds no priority to lower
-        // and restore.
+        // Only `POOL/s0` changes the thread's scheduling, so the thread's context has the ordinary
+        // class. A nested call then gets no priority from the share, and a budget or a late
+        // deadline finds no priority to lower and restore.
         Ok(()) => thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other)),
         Err(refusal) => {
             pool.state.lock().refusal.get_or_insert(refusal);

@@ -415,8 +415,8 @@ impl SharedPool {
                 // The kernel refused the thread's core or priority, so the task has left the set.
                 return None;
             }
-            // Only a thread that has a handler can start further threads, so the start counts as
-            // failed.
+            // A new thread would need a handler, which this function does not have. So the start
+            // counts as failed.
             BindDecision::Start(number) => state.roster.start_failed(number),
             BindDecision::Exhausted => {}
             BindDecision::Occupied | BindDecision::NoTask => return None,
