@@ -78,8 +78,8 @@ pub(crate) struct Connection {
     /// without the feature `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
-    /// Number of messages other than jobs that the reader of a core pool has read since the last
-    /// job. Written, relaxed, by the thread that has the read lock.
+    /// Number of messages besides jobs that the reader of a core pool has read since the last job.
+    /// Written, relaxed, by the thread that has the read lock.
     pub(in crate::server) messages_since_job: AtomicU32,
     bound_band: AtomicU32,
     /// CORBA priority whose code point the packets carry; negative before the first one is set.

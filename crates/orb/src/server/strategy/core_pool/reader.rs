@@ -594,8 +594,7 @@ impl SharedPool {
         if is_job {
             connection.messages_since_job.store(0, Ordering::Relaxed);
         }
-        // The reader's epoll instance cannot watch a stream without a descriptor, so such a stream
-        // stays with the lane's threads.
+        // A stream without a descriptor stays with the lane's threads.
         let is_held = is_in_set && !is_left_to_lane(connection) && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
@@ -614,8 +613,8 @@ impl SharedPool {
             if is_held {
                 reader.watch(lane, connection, more);
             } else {
-                // Other threads could not report new input while the read lock was kept. So the
-                // connection is put on the ready list, and a thread reads it again.
+                // Threads that found the read lock kept have left no flag for new input, so the
+                // connection is listed, and is read again.
                 lane.list_connection(connection, ReadCause::Readiness);
             }
         }
