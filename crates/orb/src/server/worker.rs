@@ -232,8 +232,8 @@ impl Worker {
         }
     }
 
-    /// Takes the first message out of the buffer, which has only its beginning, and returns it
-    /// whole. The peer has lent the rest of the message in shared memory.
+    /// Takes the first message out of the buffer, and returns it with the octets that the peer has
+    /// lent in shared memory. The buffer has a reference in place of these octets.
     #[cold]
     fn take_lent(
         &mut self,
