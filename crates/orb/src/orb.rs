@@ -136,12 +136,12 @@ impl Orb {
             .with_message(format!("\"{name}\" is empty or registered already")))
     }
 
-    /// Returns the initial reference `name`. It is a registered reference, a text from
-    /// [`OrbBuilder::initial_reference`] or `-ORBInitRef`, or a text made from
-    /// [`OrbBuilder::default_initial_reference`]. A text is resolved at each call.
+    /// Returns the initial reference `name`: a registered object, or the object to which the URL of
+    /// the name resolves. The URL comes from [`OrbBuilder::initial_reference`] or `-ORBInitRef`, or
+    /// is made from [`OrbBuilder::default_initial_reference`]. The ORB resolves it at each call.
     ///
     /// # Errors
-    /// BAD_PARAM 10 if there is no such reference; for a text the errors of
+    /// BAD_PARAM 10 if there is no such reference; for a URL the errors of
     /// [`string_to_object`](Self::string_to_object); BAD_INV_ORDER 4 after shutdown.
     pub fn resolve_initial_references(&self, name: &str) -> Result<ObjectRef, SystemException> {
         self.core.check_usable()?;

@@ -1,4 +1,5 @@
-//! The object adapter of an ORB.
+//! The object adapter of an ORB, which handles requests with the ORB's client and server contexts
+//! and its table of POAs.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};

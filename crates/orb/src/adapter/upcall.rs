@@ -159,9 +159,9 @@ fn stop_over_budget(call: &ServerCall<'_>, result: Result<(), SystemException>) 
     Err(exception.with_message("the job used more processor time than the budget of its task"))
 }
 
-/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). Any
-/// other operation raises `exception`. If a servant locator supplied the servant, it raises
-/// OBJ_ADAPTER, because the servant has another interface than the object.
+/// Runs one of the operations that every object has (CORBA 3.0.3, section 15.4.2, "operation"). For
+/// any other operation returns `exception`. If a servant locator supplied the servant, returns
+/// OBJ_ADAPTER instead, because the servant has another interface than the object.
 #[cold]
 fn dispatch_implicit(
     target: &UpcallTarget<'_>,

@@ -338,9 +338,9 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the text of an initial reference, which begins with `IOR:`, `corbaloc:` or
-    /// `corbaname:`. The ORB resolves the text at each use by [`Orb::resolve_initial_references`]
-    /// or `corbaloc:rir:`. By default there are no texts. If the text has another form,
+    /// Sets the URL of an initial reference, which begins with `IOR:`, `corbaloc:` or `corbaname:`.
+    /// The ORB resolves the URL at each use by [`Orb::resolve_initial_references`] or
+    /// `corbaloc:rir:`. By default no URL is set. If the text has another form,
     /// [`build`](Self::build) fails.
     pub fn initial_reference(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_text(TextSource::Program, name.into(), text.into());
@@ -348,10 +348,10 @@ impl OrbBuilder {
         self
     }
 
-    /// Sets the beginning of the text for all initial references for which no text is set. The ORB
-    /// appends `/` and the name to it: with `corbaloc::host:2809`, the reference `NameService` has
-    /// the text `corbaloc::host:2809/NameService`. By default there is no such text. If the result
-    /// is not a stringified reference, [`build`](Self::build) fails.
+    /// Sets the default initial reference. A name for which no URL is set resolves to this URL
+    /// followed by `/` and the name: with `corbaloc::host:2809`, the name `NameService` has the URL
+    /// `corbaloc::host:2809/NameService`. By default there is no such URL. If the result is not a
+    /// stringified reference, [`build`](Self::build) fails.
     pub fn default_initial_reference(mut self, text: impl Into<String>) -> Self {
         let set = self.initial_references.set_default(TextSource::Program, text.into());
         self.refused = self.refused.or(set.err());
@@ -359,12 +359,12 @@ impl OrbBuilder {
     }
 
     /// Takes the ORB's options from a program's arguments, and returns the other arguments. The
-    /// options are `-ORBInitRef NAME=TEXT`, `-ORBDefaultInitRef TEXT`, and `-ORBid NAME`, which has
-    /// no effect. Texts in arguments override the texts that the program sets. By default the ORB
+    /// options are `-ORBInitRef NAME=URL`, `-ORBDefaultInitRef URL`, and `-ORBid NAME`, which has
+    /// no effect. URLs in arguments override the URLs that the program sets. By default the ORB
     /// reads no arguments.
     ///
     /// # Errors
-    /// [`OrbError::ClientSetup`] for an option without its value, a text that is not a stringified
+    /// [`OrbError::ClientSetup`] for an option without its value, a URL that is not a stringified
     /// reference, and an unknown option that begins with `-ORB`.
     ///
     /// # Examples

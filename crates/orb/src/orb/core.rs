@@ -80,7 +80,8 @@ impl OrbCore {
     pub(crate) fn start(self: &Arc<Self>, lanes: Vec<Arc<Lane>>) -> Result<(), OrbError> {
         let listening: Vec<Endpoint> = lanes.iter().flat_map(|lane| lane.endpoints().cloned()).collect();
         self.set_listening(listening);
-        // If a thread cannot be started, the shutdown must find the lanes whose threads run.
+        // The lanes are recorded before their threads start. If a thread cannot be started, the
+        // shutdown then finds the lanes whose threads run.
         self.server().set_lanes(lanes);
         for lane in self.server().lanes() {
             crate::server::start(lane, &self.adapter, &mut self.threads.lock()).map_err(OrbError::ThreadStart)?;
@@ -110,7 +111,8 @@ impl OrbCore {
         reference: &ObjectRef,
     ) -> Result<bool, SystemException> {
         let mut initial = self.initial_references.lock();
-        // The shutdown empties the table, and nothing may be added afterwards.
+        // The shutdown empties the table under its lock. This check, under the same lock, prevents
+        // an addition after that.
         self.check_usable()?;
         Ok(initial.register(name, reference))
     }
@@ -128,7 +130,8 @@ impl OrbCore {
         let ender = ThreadBuilder::new().name("orb/end").stack_size(256 * 1024);
         let ender = ender.scheduling(Scheduling::Other).preferred_affinity(self.cores());
         if ender.spawn(move || core.shutdown(ShutdownWait::Unbounded)).is_err() {
-            // Without the new thread, the lanes' threads end when their requests have finished.
+            // No thread waits for the threads of the lanes, so each of them ends when its requests
+            // have finished.
             let lanes = self.server().all_lanes();
             let threads: Vec<_> = lanes.iter().flat_map(|lane| lane.stop()).collect();
             drop((threads, std::mem::take(&mut *self.threads.lock()), self.server().rt().take_threads()));

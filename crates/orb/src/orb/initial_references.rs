@@ -14,7 +14,8 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 use crate::invocation::{Operation, Reply};
 use crate::object::{ObjectRef, read_reference};
 
-/// Maximum number of initial references in a chain of `corbaloc:rir:` texts.
+/// Maximum number of initial references in a chain in which each has a `corbaloc:rir:` URL that
+/// names the next.
 const MAX_LINKS: u32 = 8;
 /// Maximum number of name components in an error message.
 const MAX_SHOWN: u32 = 64;
@@ -25,7 +26,8 @@ pub(crate) struct InitialReferences {
     default: Option<(TextSource, String)>,
 }
 
-/// Texts from the program's arguments override texts from the builder.
+/// The source of an initial reference's URL. A URL from the program's arguments overrides a URL
+/// from the builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TextSource {
     Program,
@@ -49,8 +51,8 @@ impl InitialReferences {
         is_free
     }
 
-    /// Sets the text of an initial reference. A later text replaces an earlier one, but a text of
-    /// the program does not replace a text of the arguments.
+    /// Sets the URL of an initial reference. A later URL replaces an earlier one, but a URL that
+    /// the program sets does not replace a URL from the command line.
     ///
     /// # Errors
     /// BAD_PARAM for an empty name, and for a text that is not a stringified reference.
@@ -66,8 +68,9 @@ impl InitialReferences {
         Ok(())
     }
 
-    /// Sets the beginning of the text for references without a text. A text of the program does not
-    /// replace a text of the arguments.
+    /// Sets the default initial reference (`-ORBDefaultInitRef`). A name without a URL of its own
+    /// resolves to this URL followed by `/` and the name. A default that the program sets does not
+    /// replace one from the command line.
     ///
     /// # Errors
     /// BAD_PARAM if the text with `/` and a name appended is not a stringified reference.

@@ -279,7 +279,7 @@ pub struct LaneConfig {
     /// [`LanesConfig::allow_borrowing`](field@LanesConfig::allow_borrowing). Default: `None`.
     pub reservation: Option<Reservation>,
     /// Service class of the packets that the lane receives. Transports without real-time I/O ignore
-    /// it. Default: [`IoClass::BestEffort`].
+    /// the class. Default: [`IoClass::BestEffort`].
     pub io_class: IoClass,
     /// How long the lane's threads poll for the next request before they sleep. Threads with a
     /// fixed priority or a reservation poll only with [`SpinPolicy::Always`]. Threads of a pool

@@ -200,7 +200,7 @@ pub enum CorePoolMode {
     /// It hands each request over to a sleeping thread of the task's core. This is the architecture
     /// of the MC-ORB paper.
     ///
-    /// The manager has two threads. While one thread blocks, the other one reads.
+    /// The manager has two threads, so that one can read while the other blocks.
     Manager,
     /// The threads of tasks wait for requests above all tasks. The thread that has read a request
     /// takes the core and the priority of the request's task, runs the request, and waits again on
@@ -209,8 +209,8 @@ pub enum CorePoolMode {
     LeaderFollowers,
     /// Connections are bound as with [`Bound`](Self::Bound), and each thread has the priority of
     /// its task, but runs on each core of the pool. [`TaskBinding::core`] has no effect. Deadlines
-    /// order the jobs of all cores together. No analysis of single cores holds, so the promises are
-    /// advisory.
+    /// order the jobs of all cores together. No analysis of single cores holds, so the pool does
+    /// not guarantee the timing of its tasks.
     NoAffinity,
 }
 

@@ -66,9 +66,10 @@ impl CorePool {
     /// The threads of bound connections take changed cores and priorities at once. The thread of a
     /// task that is not in `tasks` finishes its running request. Within 100 ms of the end of this
     /// request, the thread returns the connection to the [best-effort
-    /// threads](field@CorePoolConfig::best_effort_threads). A request that waits for the rate of
-    /// its task then waits by the new rate. If its task has ended, the request runs at once as best
-    /// effort. Has no effect after the end of the pool.
+    /// threads](field@CorePoolConfig::best_effort_threads). A request that waits because it is
+    /// above the [rate](field@super::TaskRules::min_interarrival) of its task runs when the new
+    /// rate permits it. If its task has ended, the request runs at once as best effort. Has no
+    /// effect after the end of the pool.
     ///
     /// # Errors
     /// BAD_PARAM for a priority that is not 1 to 99, for a priority below 98 of a task with a
@@ -258,10 +259,10 @@ impl CorePool {
         self.lane.upgrade().and_then(|lane| Some(lane.core_pool()?.recorded_jobs(from, most))).unwrap_or_default()
     }
 
-    /// Returns the reason why the promises of the pool are advisory: the kernel has refused a core
-    /// or a priority to one of its threads, the ORB's threads are in the ordinary class, or the
-    /// pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns `None`
-    /// otherwise, and after the end of the pool.
+    /// Returns the reason why the pool cannot guarantee the timing of its tasks: the kernel has
+    /// refused a core or a priority to one of its threads, the ORB's threads are in the ordinary
+    /// class, or the pool's threads run on all its cores ([`CorePoolMode::NoAffinity`]). Returns
+    /// `None` otherwise, and after the end of the pool.
     #[must_use]
     pub fn missing_guarantee_reason(&self) -> Option<String> {
         self.lane.upgrade()?.core_pool()?.refusal()

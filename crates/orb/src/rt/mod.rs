@@ -2,9 +2,9 @@
 //! policies.
 //!
 //! # Invariants
-//! * In a pool with lanes, the priority of a request does not change the priority of its thread,
-//!   but a rule for expired deadlines or used-up budgets may lower it. In a pool without lanes, the
-//!   thread has the request's priority during the upcall.
+//! * In a pool with lanes, the priority of a request does not change the priority of its thread.
+//!   Only the rules for expired deadlines and for used-up budgets may lower the thread. In a pool
+//!   without lanes, the thread has the request's priority during the upcall.
 
 pub(crate) mod band;
 pub(crate) mod client_policies;

@@ -65,7 +65,8 @@ impl Drop for SocketsClaim<'_> {
 }
 
 pub(crate) enum RequestPlacement {
-    /// The calling thread runs the request at this priority; with `None` it keeps its priority.
+    /// The calling thread runs the request at this priority; with `None` the thread keeps its
+    /// priority.
     CurrentThread(Option<Priority>),
     OtherLane(Arc<Lane>),
     Refused(SystemException),
@@ -227,7 +228,8 @@ impl RtPoa {
             },
         };
         let (asked, placed) = match self.rules().choose_lane(asked, object, wanted.band) {
-            // If no lane suits an implied priority, the request runs without a priority.
+            // An implied priority only follows from the native priority of the caller's thread. If
+            // no lane suits it, the request runs without a priority.
             Err(_) if is_implied => (None, self.rules().choose_lane(None, object, wanted.band)),
             Err(PolicyViolation::NoLane) => {
                 (asked, self.place_in_arrival_lane(wanted.origin).ok_or(PolicyViolation::NoLane))

@@ -306,7 +306,8 @@ fn open_lane(
     Lane::new(pool, listeners, adapter.config().drain_timeout, Some(role), overload).map_err(failed)
 }
 
-/// Returns port 0 of the endpoint's host, or its path or other address with `suffix`.
+/// Returns the endpoint with port 0 (a free port), or with `suffix` appended to its path or other
+/// address.
 pub(super) fn sibling_endpoint(endpoint: &Endpoint, suffix: &str) -> Endpoint {
     let mut sibling = endpoint.clone();
     match &mut sibling {

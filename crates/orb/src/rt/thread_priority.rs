@@ -118,8 +118,8 @@ impl UpcallPriority {
     }
 }
 
-/// Lowers the scheduling of the calling thread to that of `most`, if the thread runs above it. This
-/// includes threads of lanes, which `apply_priority` does not lower.
+/// Lowers the scheduling of the calling thread to that of `most`, if the thread runs above it.
+/// Unlike [`apply_priority`], the function also lowers threads of lanes.
 #[cold]
 fn cap_priority(orb: &OrbContext, most: Priority) {
     if let Ok(Some(native)) = orb.config().rt.scheduling_for(most)

@@ -122,7 +122,8 @@ impl<S: Architecture<S>> Lane<S> {
             let accepted = listener.accept();
             let local = accepted.is_err().then(|| listener.local_endpoint().clone());
             let exhausted = accepted.as_ref().is_err_and(process::is_out_of_descriptors);
-            // If the process has no free descriptor, `accept` fails even if no peer waits.
+            // If the process has no free descriptor, `accept` fails even if no peer waits. Such a
+            // failure is not reported.
             let at_once = Some(Monotonic::from_nanos(0));
             let no_peer_waits =
                 exhausted && !poll::wait_readable(listener.readiness_descriptor(), at_once).unwrap_or(true);

@@ -1,5 +1,5 @@
-//! Replies that are sent in part: threads of a lane send the bytes that remain before they take new
-//! work.
+//! The sending of begun replies, of which the transport has accepted only a part. The threads of a
+//! lane send more of them before they take new work.
 //!
 //! The connections whose peers must read are in a second epoll instance, because the lane's
 //! instance reports room to write only after all earlier events.

@@ -6,8 +6,8 @@ use corelane_sys::burst::NO_BURST;
 pub(crate) struct BurstRole {
     /// Token of the connection whose burst the thread runs, or [`NO_BURST`].
     pub(super) runs_for: u64,
-    /// Number of messages that the thread read outside bursts, and behind which further input may
-    /// have waited. Set to 0 at each request for a burst.
+    /// Number of messages that the thread read outside bursts, and after which more input may have
+    /// waited. Set to 0 at each request for a burst.
     pub(super) backlogged_reads: u32,
 }
 

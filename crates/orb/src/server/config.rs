@@ -106,9 +106,9 @@ pub struct ConnectionLimits {
     pub max_buffered_bytes: usize,
     /// Maximum total size in bytes of the requests in the queue of a half-sync pool. In pools with
     /// lanes, the maximum applies to the requests that arrived at other lanes and wait for a thread
-    /// of one lane. A request for which there is no room is refused with TRANSIENT 1, or a
-    /// half-sync pool refuses requests of a connection with a larger share in its place. An empty
-    /// queue accepts a request of any size. Default: 64 MiB.
+    /// of one lane. A request for which there is no room is refused with TRANSIENT 1. If another
+    /// connection has a larger share of the queue of a half-sync pool, the pool refuses requests of
+    /// that connection instead. An empty queue accepts a request of any size. Default: 64 MiB.
     pub max_queued_bytes: usize,
     /// Time in which an incomplete message must grow by 1,024 bytes. If it grows by less, the pool
     /// closes its connection. Messages that arrive between the fragments of this message do not

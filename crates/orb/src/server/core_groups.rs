@@ -39,7 +39,8 @@ pub(super) struct Group {
     cores: CpuSet,
 }
 
-/// The group of a thread, and the results of its comparisons with the cores of peers.
+/// The group of a thread, and its counts of successive checks in which its own core, or the core of
+/// a peer, was in another group than expected.
 #[derive(Debug, Default)]
 pub(super) struct ThreadGroup {
     pub(super) number: GroupNumber,
@@ -48,8 +49,8 @@ pub(super) struct ThreadGroup {
     pub(super) events: u32,
     pub(super) misplaced_checks: u32,
     pub(super) misdirected_checks: u32,
-    /// The cores that the thread might use when it entered the lane. `None` if the thread must not
-    /// move.
+    /// The cores on which the thread was permitted to run when it entered the lane. `None` if the
+    /// thread must not move.
     permitted: Option<CpuSet>,
 }
 
@@ -57,8 +58,8 @@ impl CoreGroups {
     /// Creates the groups of a lane with this number of threads. Returns `None` if the threads may
     /// use one core only, or if the kernel may wake the same thread for two arrivals.
     pub(super) fn new(threads: usize, lane: &Epoll, wake: BorrowedFd<'_>) -> Option<Self> {
-        // Before Linux 6.18, two arrivals at the same time may wake the same thread. One request
-        // then waits for a thread of this group, even if a thread of another group is idle.
+        // Before Linux 6.18, two arrivals at the same time may wake the same thread. One of the two
+        // requests then waits for this thread, even if a thread of another group is idle.
         let usable: Vec<usize> = match kernel_release::is_at_least(6, 18) {
             // Unit tests need groups on every machine.
             _ if cfg!(test) => vec![0, 1],
@@ -76,8 +77,8 @@ impl CoreGroups {
         }
         let create = |number| {
             let epoll = Epoll::new()?;
-            // Level-triggered: a thread takes one event at a time from the lane's epoll instance,
-            // and the other events must be reported again.
+            // A thread takes one event at a time from the lane's epoll instance. This entry is
+            // level-triggered, so that the other events are reported again.
             epoll.add(lane.as_fd(), LANE, Interest::READABLE)?;
             epoll.add(wake, WAKE, Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE)?;
             let cores = usable[number * usable.len() / count..(number + 1) * usable.len() / count].iter().copied();
@@ -90,7 +91,7 @@ impl CoreGroups {
     /// Assigns a group to the calling thread, which begins to serve the lane, and moves the thread
     /// to a core of the group. Returns the group.
     pub(super) fn enter(&self) -> ThreadGroup {
-        // Relaxed: only the number matters.
+        // Relaxed: the number publishes no other data.
         let index = self.started_threads.fetch_add(1, Ordering::Relaxed) % self.groups.len();
         let permitted = thread::affinity(None).ok();
         let mut entered = ThreadGroup { number: number_of(index), permitted, ..ThreadGroup::default() };
@@ -124,7 +125,8 @@ impl CoreGroups {
         self.groups.iter().position(|group| group.cores.contains(core)).map(number_of)
     }
 
-    /// Watches input in all groups, beginning with `first`. After a failure no group watches it.
+    /// Lets all groups watch the input of a descriptor, beginning with `first`. After a failure no
+    /// group watches the descriptor.
     pub(super) fn watch(&self, first: GroupNumber, readiness: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         let input = Interest::READABLE | Interest::EDGE | Interest::EXCLUSIVE;
         let start = usize::from(first.saturating_sub(1));

@@ -109,7 +109,7 @@ impl DrainingConnections {
     }
 
     /// Calls `retire`, and adds the connection to the list if threads use it. The lock of the list
-    /// is held during both.
+    /// is held from the call to the addition.
     fn retire_and_insert<T>(
         &self,
         connection: &Arc<Connection>,
@@ -188,7 +188,8 @@ impl<S: Architecture<S>> Lane<S> {
             return;
         }
         context.events().connection_closed();
-        // If other threads use the connection, the last of them calls `accept_again`.
+        // This pointer is dropped first, because the descriptor closes with the last pointer to the
+        // connection. If other threads use the connection, the last of them calls `accept_again`.
         drop(connection);
         self.accept_again();
     }
@@ -220,7 +221,8 @@ impl<S: Architecture<S>> Lane<S> {
             connection.close();
             self.draining.remove(&connection);
         } else {
-            // This call makes epoll report earlier events of the stream again.
+            // Makes epoll report again the events of the stream that it has reported before the
+            // drain.
             connection.watch_writability(true);
             self.continue_discarding(&connection, progress);
         }

@@ -13,7 +13,7 @@ use super::core_groups::{CoreGroups, LANE, ThreadGroup};
 use super::lane::{LISTENER, Lane, handle_of, interest, token_of};
 use super::worker::Worker;
 
-/// A thread compares its core with the peer's at one of this number of events of its group. The
+/// A thread compares its core with the peer's core once in this number of events of its group. The
 /// number is prime, so that a thread that serves several connections in turn examines each of them.
 const EVENTS_PER_CHECK: u32 = 61;
 /// Number of checks with the same result before a thread moves or a connection changes its group.
@@ -50,9 +50,9 @@ impl<S: Architecture<S>> Lane<S> {
         Ok(Some(events[0]))
     }
 
-    /// Notes the group of the peer's core now, while the last packet on the connection is from the
-    /// peer. Later the last packet may be an acknowledgement of the reply, which this core has
-    /// processed.
+    /// Notes the group of the peer's core, which the kernel knows from the last packet on the
+    /// connection. Now this packet is the peer's message. Later it may be an acknowledgement of the
+    /// reply, which the kernel has processed on this thread's core.
     fn begin_joining(&self, groups: &CoreGroups, thread: &mut ThreadGroup, handle: (u32, u32)) {
         if let Some(connection) = self.connections.get(handle.0, handle.1) {
             let peers = connection.stream.incoming_core().and_then(|core| groups.number_of_core(core));
@@ -61,7 +61,8 @@ impl<S: Architecture<S>> Lane<S> {
         }
     }
 
-    /// Lets the groups watch the connection whose event the thread has handled, if it is to join.
+    /// If [`begin_joining`](Self::begin_joining) has chosen a connection, lets the groups watch it.
+    /// The thread has handled the event of this connection.
     #[inline]
     pub(super) fn join_groups(&self, worker: &mut Worker) {
         if let Some(handle) = worker.group.joining.take()
@@ -162,8 +163,8 @@ mod tests {
             .flatten()
     }
 
-    /// The connection joins after its first message, leaves while it is congested or polled, and
-    /// joins again after the next message.
+    /// Checks that the groups watch the connection after its first message, but not while it is
+    /// congested or polled. After the next message they watch it again.
     #[test]
     fn connection_in_steady_use_is_watched_by_the_groups() {
         const CANCEL_REQUEST: &[u8] = b"GIOP\x01\x02\x01\x02\x04\x00\x00\x00\x00\x00\x00\x00";

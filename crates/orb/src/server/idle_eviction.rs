@@ -22,8 +22,8 @@ const MAX_CANDIDATES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct IdleTracker {
     started_at: Monotonic,
-    /// Seconds since `started_at`, plus 1 because 0 means that a connection has sent no message.
-    /// Stored by the maintenance.
+    /// Seconds since `started_at`, plus 1. The value 0 is kept for a connection that has sent no
+    /// message. Stored by the maintenance.
     now: AtomicU32,
     /// The candidates for eviction in falling order of their ranks. The last candidate is evicted
     /// first.

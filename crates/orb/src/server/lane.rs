@@ -275,8 +275,8 @@ impl<S: Architecture<S>> Lane<S> {
             if self.ready.has_begun() {
                 return self.step_beside_begun(handler, worker, timeout);
             }
-            // Tasks and events take turns: connections on the ready list with endless input must
-            // not delay the events of other connections.
+            // Connections on the ready list with endless input must not delay the events of other
+            // connections, so tasks and events take turns.
             if !worker.ran_listed_task
                 && let Some(work) = self.next_ready()
             {

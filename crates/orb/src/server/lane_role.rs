@@ -1,4 +1,5 @@
-//! The role of a lane in its Real-time CORBA thread pool.
+//! The properties of a lane of a Real-time CORBA thread pool: its priority, scheduling, cores and
+//! numbers of threads.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ impl LargeReplies {
     }
 
     fn place(&self, hash: u64) -> &AtomicU64 {
-        // The highest bits choose the place, because the lowest bit of each hash is set.
+        // The lowest bit of each hash is set, so the highest bits choose the place.
         &self.0[(hash >> 58) as usize]
     }
 

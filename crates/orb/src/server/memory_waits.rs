@@ -195,8 +195,8 @@ impl<S: Architecture<S>> Lane<S> {
         let refused = waiting.defer_for_memory(message);
         if refused.is_none() {
             self.memory_waits.add(handle, clock::now());
-            // Memory may have become free before the connection was on the list, so this thread
-            // checks again.
+            // Memory may have become free before `memory_waits` contained the connection, so this
+            // thread checks again.
             self.resume_deferred(context);
         }
         refused

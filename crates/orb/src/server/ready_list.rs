@@ -36,8 +36,8 @@ impl LaneTask {
         !matches!(self, LaneTask::Read(_) | LaneTask::PollStream(_) | LaneTask::ShedMemory)
     }
 
-    /// Returns the size in bytes of a request, which counts in `handed_over_bytes`. 0 for other
-    /// tasks, and for a buffered request, which the list counts separately.
+    /// Returns the size in bytes of a request, which counts in `handed_over_bytes`. Returns 0 for
+    /// other tasks, and for a buffered request, which the list counts separately.
     fn bytes(&self) -> usize {
         match self {
             LaneTask::Dispatch(_, message) => message.bytes(),

@@ -31,7 +31,7 @@ const ROUNDS_WITHOUT_PAUSE: u32 = 64;
 /// If polling finds message after message, the thread looks at other work of the lane after this
 /// time.
 const TURN: Duration = Duration::from_micros(20);
-/// Number of turns after which the thread returns to the lane's loop.
+/// Number of turns, each of the length [`TURN`], after which the thread returns to the lane's loop.
 const MAX_TURNS: u32 = 16;
 
 type Guard<'l> = SlabGuard<'l, Arc<Connection>>;

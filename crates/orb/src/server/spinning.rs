@@ -1,5 +1,5 @@
-//! Polling: a thread that runs the lane's loop polls for input before it sleeps in an epoll instance
-//! of the lane.
+//! Polling: a thread that runs the lane's loop polls for input before it sleeps in an epoll
+//! instance of the lane.
 //!
 //! In a lane with several threads, epoll does not report the input of a connection while a thread
 //! polls it, because the report would wake another thread.
@@ -39,10 +39,10 @@ enum Polled {
 }
 
 impl<S: Architecture<S>> Lane<S> {
-    /// Waits for an event. If the spin policy of the connection of the thread's last event permits
-    /// it, first polls the lane's events and, if the lane has several threads, this connection.
-    /// Returns `None` if polling found a message, which has been run or passed on, if the ready
-    /// list has a task, if the lane stops, or if a signal interrupted the wait.
+    /// Waits for an event. If the connection of the thread's last event has a spin policy that
+    /// permits it, first polls the lane's events. In a lane with several threads, also polls this
+    /// connection. Returns `None` if polling found a message, which has been run or passed on, if
+    /// the ready list has a task, if the lane stops, or if a signal interrupted the wait.
     #[inline(never)]
     pub(super) fn wait_spinning<H: RequestHandler>(
         &self,

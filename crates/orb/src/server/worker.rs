@@ -232,7 +232,8 @@ impl Worker {
         }
     }
 
-    /// Replaces the first message, which ends in lent memory, by the whole message.
+    /// Takes the first message out of the buffer, and returns it with the octets that the peer has
+    /// lent in shared memory. The buffer has a reference in place of these octets.
     #[cold]
     fn take_lent(
         &mut self,

@@ -431,7 +431,8 @@ impl<'w> World<'w> {
                 let link = &state.links[*link];
                 link.faulty || self.runs[link.run].dead || self.runs[link.run].lane.is_closing()
             };
-            // If the request was sent in part, the call ends with COMPLETED_NO.
+            // A call whose request was sent in part ends with COMPLETED_NO even if no link has a
+            // fault. So the rule applies only to other completions.
             if completed != Completion::No && !caller.links.iter().any(excused) {
                 return Some(format!("fails on a connection that nothing happened to: {exception}"));
             }

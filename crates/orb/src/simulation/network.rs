@@ -78,7 +78,8 @@ pub(super) struct State {
     pub(super) now: u64,
     pub(super) random: Random,
     order: u64,
-    /// Time, rank and order of each event, and the event.
+    /// The events with their times, their ranks, and the numbers of their additions, by which they
+    /// are sorted in this order.
     events: BinaryHeap<Reverse<(u64, u64, u64, AgendaEvent)>>,
     pub(super) links: Vec<SimulatedLink>,
     pub(super) ports: HashMap<u16, (usize, PortState)>,
@@ -277,7 +278,8 @@ impl State {
         let mut ends = [LinkEnd::default(), LinkEnd::default()];
         for (side, end) in ends.iter_mut().enumerate() {
             end.breaks_at = if self.random.percent(breaking) { self.random.between(1, 3_000) } else { u64::MAX };
-            // A call on a link that accepts few bytes waits for its deadline.
+            // With the probability `stuck`, the client's end accepts only a few bytes, so that
+            // calls on the link may wait until their deadlines.
             let wide = side == CLIENT && !self.random.percent(stuck);
             end.window = if wide { usize::MAX } else { usize::try_from(self.random.between(40, 4_000)).unwrap_or(40) };
         }

@@ -300,8 +300,8 @@ impl Skeleton for CountingServant {
     }
 }
 
-/// Supplies the servant of `c0`. Forwards `c3`, for example, to the object `c2` of the next server,
-/// and a name without a number to its object `loop`.
+/// Supplies the servant of the object `c0`. Forwards requests to `cN` to the object `c(N-1)` of the
+/// next server, and requests to any other name to the object `loop` of the next server.
 struct ForwardingActivator {
     servant: Servant,
     next: usize,

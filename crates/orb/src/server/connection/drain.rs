@@ -134,7 +134,7 @@ impl Connection {
     #[cold]
     pub(crate) fn limit_close_time(&self, now: Monotonic, time: Duration) {
         // A thread that uses the connection may hold the output lock for as long as the peer does
-        // not read, so this thread takes the lock only of a vacated connection.
+        // not read. So this thread takes the lock only if no thread uses the connection.
         if self.is_vacated() {
             self.output.with(|writing| {
                 if let Some(closing) = &mut writing.closing {

@@ -1,5 +1,5 @@
-//! The graceful close of a connection: if a TCP connection were closed with unread input, its peer
-//! could lose the last message.
+//! The graceful close of a connection, which reads the peer's input before it closes the stream. If
+//! a TCP connection were closed with unread input, its peer could lose the last message.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ impl ConnectionGroup {
     }
 
     pub(in crate::server) fn note_peer(&self, group: GroupNumber) {
-        // Relaxed: only the number matters.
+        // Relaxed: the number publishes no other data.
         self.peer.store(group, Ordering::Relaxed);
     }
 

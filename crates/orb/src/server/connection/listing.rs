@@ -22,8 +22,8 @@ impl Listing {
         Listing(AtomicU8::new(0))
     }
 
-    /// Records that the connection is on the list because of `cause`. Returns true if it was not,
-    /// so that the caller must put it there.
+    /// Records that the connection is on the list because of `cause`. Returns true if the
+    /// connection was not on the list, so that the caller must add it.
     pub(super) fn begin(&self, cause: ReadCause) -> bool {
         let bits = if cause == ReadCause::Readiness { LISTED | READINESS } else { LISTED };
         self.0.fetch_or(bits, Ordering::AcqRel) & LISTED == 0

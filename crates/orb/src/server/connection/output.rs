@@ -71,7 +71,8 @@ pub(super) struct WriteState {
     /// The time at which the peer last read, or at which bytes were added to an empty queue,
     /// whichever is later.
     pub(super) progress_at: Monotonic,
-    /// Requests that must not begin before the queue is empty and no wait for memory is left.
+    /// Requests that must not begin while the queue has bytes or a request of the connection waits
+    /// for memory.
     pub(super) deferred: Vec<UnsentRequest>,
     pub(super) closing: Option<GracefulClose>,
     #[cfg(feature = "replies-first")]

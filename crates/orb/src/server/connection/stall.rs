@@ -31,7 +31,7 @@ impl StallDetector {
         self.fragments.note(oldest, now);
     }
 
-    /// Restarts the times if there is unread input and no thread has read since the last call,
+    /// Restarts the time-outs if there is unread input and no thread has read since the last call,
     /// because the server then causes the delay.
     pub(crate) fn check(&mut self, has_unread_input: bool, now: Monotonic) {
         if has_unread_input && !self.was_read {

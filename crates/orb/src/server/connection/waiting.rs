@@ -34,7 +34,7 @@ impl Connection {
     #[inline]
     pub(crate) fn is_read_paused(&self) -> bool {
         let waiting = self.waiting_requests.load(Ordering::SeqCst);
-        // If no request waits, the share of the queue is not full.
+        // The queue holds only waiting requests. So if none waits, its share is not checked.
         !admission::may_read(self.is_congested(), waiting, self.request_bounds.max_waiting)
             || (waiting > 0 && self.has_full_queue_share())
     }

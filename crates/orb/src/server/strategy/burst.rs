@@ -60,8 +60,8 @@ impl BurstMode {
         self.roles.shut_down();
     }
 
-    /// Sleeps until the present burst ends, then supervises a requested burst, if there is one, and
-    /// returns its token.
+    /// Sleeps until the present burst ends. If a burst is requested then, supervises it and returns
+    /// its token.
     fn stand_aside(&self) -> Option<u64> {
         let mut statistics = BurstStatistics::default();
         self.roles.sleep_or_supervise(TICK, || {
@@ -114,9 +114,9 @@ impl BurstStatistics {
 
 impl BurstMode {
     /// Returns true if the calling thread is the runner and must read the connection's next message
-    /// itself, so that no other thread is woken. On any other thread, counts a message behind which
-    /// input may wait, and requests a burst at the threshold. `others_wait` is true if the ready
-    /// list has tasks, for which the runner reads connections in turn.
+    /// itself, so that no other thread is woken. On any other thread, counts the message, after
+    /// which more input may wait, and requests a burst at the threshold. `others_wait` is true if
+    /// the ready list has tasks, for which the runner must leave the connection.
     #[cold]
     pub(super) fn keeps_connection(&self, role: &mut BurstRole, connection: &Connection, others_wait: bool) -> bool {
         let token = token_of(connection.handle);
@@ -237,9 +237,9 @@ mod tests {
         assert!(!statistics_after(&[(800, 200, false)]).is_worthwhile());
     }
 
-    /// While a reply waits for its peer, tasks and messages of other connections arrive at the
-    /// runner. The peer reads in each task, and the runner must send more of the reply before the
-    /// next task.
+    /// The peer reads a part of a large reply in each task of the ready list. Checks that the
+    /// runner sends more of the reply before it takes the next task, or a message of another
+    /// connection.
     #[cfg(feature = "replies-first")]
     #[test]
     fn runner_sends_begun_replies_before_it_takes_new_work() {

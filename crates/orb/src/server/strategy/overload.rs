@@ -48,7 +48,8 @@ pub(crate) struct OverloadThread<S> {
     /// The lanes whose threads this lane may borrow, the highest priority first.
     lower: OnceLock<Vec<Weak<Lane<S>>>>,
     upper: OnceLock<Vec<Weak<Lane<S>>>>,
-    /// Pointers let the linker drop the functions from programs without real-time thread pools.
+    /// [`OverloadFunctions`], which the lane calls through pointers. So the linker drops their code
+    /// from programs without real-time thread pools.
     functions: Box<dyn Any + Send + Sync>,
 }
 
@@ -121,8 +122,8 @@ impl<S: HasOverloadThread> OverloadThread<S> {
     }
 
     /// Announces that the calling thread has marked itself idle. Notifies the overload threads of
-    /// the lanes that may borrow the thread and have no idle thread, and with `own` the overload
-    /// thread of this lane.
+    /// the lanes that may borrow the thread and have no idle thread. If `own` is true, also
+    /// notifies the overload thread of this lane.
     fn notify_idle(&self, own: bool) {
         if own {
             self.wake.notify();

@@ -1,4 +1,4 @@
-//! The work of a core-pool thread that serves the connection of a task, as its only reader.
+//! The work of a core-pool thread that alone reads the connection of a task and runs its requests.
 
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub(super) fn serve<S: Architecture<S>, H: RequestHandler>(
         DutyWatch { pool, mailbox, number, seen, keeps: true, task: None, waits_in_poll: false, may_have_input: true };
     duty.take(lane, context);
     nested_wait::install_dedicated(Rc::<BoundConnection<S, H>>::clone(bound));
-    // The thread never waits in a write, so only the time-out of reading matters.
+    // The thread never waits in a write, so the write time-out has no effect.
     let write_timeout = lane.config.connection_limits.write_timeout;
     duty.keeps &= connection.stream.set_coarse_timeouts(CHECK_INTERVAL, write_timeout).is_ok();
     let mut step = bound.run_waiting(&mut duty, worker, (waiting, message), wait);
@@ -103,8 +103,8 @@ impl DutyWatch<'_> {
     fn take<S: Architecture<S>>(&mut self, lane: &Lane<S>, context: &OrbContext) {
         self.task = self.pool.take_duty(lane, context, self.number);
         self.keeps &= self.task.is_some();
-        // A change of the set of tasks reports no refusal, because its caller may hold locks. So
-        // this thread reports it.
+        // A thread that changes the set of tasks may hold locks, so it does not report a refusal of
+        // the kernel. The calling thread reports the refusal when it takes its new duty.
         self.pool.report_refusal(context, &lane.config.name);
     }
 }
@@ -126,8 +126,9 @@ pub(super) struct BoundConnection<S, H> {
 }
 
 impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
-    /// Runs a message that another thread has read, or that waits for its turn. The lane's threads
-    /// read the connection during the wait.
+    /// Runs a message that another thread has read, or a request that must first wait until the
+    /// rate of its task permits it (`wait`). The lane's threads read the connection during this
+    /// wait.
     fn run_waiting(
         self: &Rc<Self>,
         duty: &mut DutyWatch<'_>,
@@ -155,9 +156,9 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
         if goes_on { Step::GoesOn } else { Step::Failed }
     }
 
-    /// Waits for the next message, and runs it or passes it on. Returns without a message after the
-    /// check interval, if the connection has ended, or if another thread has changed the duty of
-    /// this thread.
+    /// Waits for the next message, and runs it or passes it to another thread. Returns without a
+    /// message after [`CHECK_INTERVAL`], if the connection has ended, or if another thread has
+    /// changed the duty of this thread.
     fn serve_next(self: &Rc<Self>, duty: &mut DutyWatch<'_>, worker: &mut Worker) -> Step {
         let BoundConnection { lane, handler, connection, key } = &**self;
         let context = handler.context();
@@ -325,10 +326,10 @@ impl<S: Architecture<S>, H: RequestHandler> BoundConnection<S, H> {
     }
 
     /// Takes the connection back from the lane's threads after a nested call or a wait. Returns
-    /// false if one of them reads it now, or if it is retired.
+    /// false if another thread reads the connection now, or if the connection is retired.
     fn reclaim(&self) -> bool {
-        // A draining connection must keep its events. The connection cannot begin to drain while
-        // the guard exists.
+        // `unwatch` must not remove a draining connection from the lane's epoll instance. The
+        // connection cannot begin to drain while the guard exists.
         let Some(_served) = self.lane.guard_connection(&self.connection) else { return false };
         let Some(turn) = self.connection.read_state.try_enter() else { return false };
         turn.keep_locked();

@@ -3,9 +3,10 @@
 //! A job gets a priority level between the jobs with the nearest deadlines. If no level is left
 //! between them, all jobs of the core get new levels with equal distances.
 //!
-//! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level; if
-//! their deadlines are equal, the job that began on this core, or moved to it, earlier. If a core
-//! has more jobs than levels, the jobs with the latest deadlines share the lowest level.
+//! Invariant: of two jobs of a core, the job with the earlier deadline has the higher level. If
+//! their deadlines are equal, the job that began on this core, or moved to it, before the other has
+//! the higher level. If a core has more jobs than levels, the jobs with the latest deadlines share
+//! the lowest level.
 
 use super::roster::ThreadNumber;
 

@@ -27,13 +27,13 @@ pub(super) enum ShareLevel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerCheck {
-    /// The level that the threads get now; `None` if they keep theirs.
+    /// The level that the threads get now; `None` if their level does not change.
     pub(super) change: Option<ShareLevel>,
     /// The time of the next check; `None` if no check is needed before a thread begins to work.
     pub(super) next_at: Option<Nanos>,
-    /// A thread that begins to work before this time must ask for a check. Until the next check,
-    /// threads that begin later exceed the budget by at most
-    /// [`BestEffortShare::MAX_BUDGET_OVERRUN`].
+    /// A thread that begins to work before this time could exceed the budget by more than
+    /// [`BestEffortShare::MAX_BUDGET_OVERRUN`] before the check at `next_at`, so it must ask for an
+    /// earlier check. Threads that begin later need not ask.
     pub(super) ask_before: Nanos,
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     /// A core in simulated time, whose threads work by a pattern. Tasks keep the core busy, so the
-    /// threads only run above all tasks.
+    /// threads get processor time only while they are above all tasks.
     struct SimulatedCore {
         server: DeferrableServer,
         now: Nanos,
@@ -200,8 +200,8 @@ mod tests {
             }
             let late = Duration::from_nanos(BUDGET) + BestEffortShare::MAX_BUDGET_OVERRUN;
             let counted = Nanos::try_from(late.as_nanos()).unwrap() + STEP;
-            // Analysed as a task, the deferrable server has a release jitter: two budgets may
-            // follow each other without a pause.
+            // The threads may use two budgets without a pause between them. So the bound is that of
+            // a periodic task with a release jitter.
             let bound = |span: Nanos| (span + PERIOD - counted).div_ceil(PERIOD) * counted;
             let sums: Vec<Nanos> = core
                 .got
@@ -241,7 +241,8 @@ mod tests {
         let mut server = server();
         server.check(0, 0, true);
         assert_eq!(server.check(BUDGET, BUDGET, true).change, Some(ShareLevel::Background));
-        // The core was free, so the threads continued in the background.
+        // The core was free, so the threads continued in the background. This time does not count
+        // in the next period.
         let restored = server.check(PERIOD, PERIOD, true);
         assert_eq!(restored.change, Some(ShareLevel::AboveTasks));
         assert_eq!(restored.next_at, Some(PERIOD + BUDGET));

@@ -12,8 +12,8 @@ use corelane_sys::{thread, usage};
 
 use crate::rt::core_config::{CoreJob, JobBatch, TaskMeasurement};
 
-/// Number of records that a reader copies before it releases the lock of the ring, because threads
-/// of tasks may wait for this lock.
+/// Number of records that a reader copies under one hold of the ring's lock. Threads of tasks may
+/// wait for this lock, so the number is small.
 const RECORDS_PER_LOCK: usize = 64;
 
 /// The latest recorded jobs of a core pool, and the time until which jobs are recorded.
@@ -42,8 +42,8 @@ pub(super) struct TaskMeters(BTreeMap<u64, Arc<TaskMeter>>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobStart {
     at: Monotonic,
-    /// The core, and the processor time that the thread had used; `None` if the job is not
-    /// recorded.
+    /// The core, and the processor time that the thread had used when the job began; `None` if the
+    /// job is not recorded.
     recorded: Option<(usize, Duration)>,
 }
 
@@ -79,8 +79,8 @@ impl JobRing {
         self.next - self.records.len() as u64
     }
 
-    /// Appends up to `most` records, from the number `from` on or, if this record has been
-    /// replaced, from the oldest one on. Returns the number after the last appended record.
+    /// Appends up to `most` records, beginning with the record `from` or, if a newer record has
+    /// replaced it, with the oldest record. Returns the number after the last appended record.
     fn copy(&self, from: u64, most: usize, jobs: &mut Vec<CoreJob>) -> u64 {
         let from = from.clamp(self.oldest(), self.next);
         let most = u64::try_from(most).unwrap_or(u64::MAX);

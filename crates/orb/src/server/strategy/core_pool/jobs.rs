@@ -64,8 +64,9 @@ impl SharedPool {
         mailbox.assign(assignment);
     }
 
-    /// Waits at the mailbox of the calling thread for the turn of a request. A change of the rate
-    /// moves the turn. The end of the task or of the lane ends the wait.
+    /// Blocks the calling thread until the rate of the task permits the request, or until the task
+    /// or the lane ends. A change of the rate wakes the thread through its mailbox, and the thread
+    /// then computes the time again.
     #[cold]
     pub(super) fn wait_for_turn<S: Architecture<S>>(&self, lane: &Lane<S>, mailbox: &Arc<Mailbox>, wait: RateWait) {
         while let Some(turn) = wait.turn(mailbox) {

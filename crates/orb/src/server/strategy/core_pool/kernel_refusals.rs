@@ -1,9 +1,9 @@
-//! The requests that the kernel has permitted to the threads of a core pool, and the tasks for
-//! which it later refuses such a request.
+//! The requests for cores and priorities that the kernel has permitted to the threads of a core
+//! pool, and the tasks for which it later refuses such a request.
 //!
-//! The refusal of a request that the kernel has never permitted makes the promises of the pool
-//! advisory. If the kernel has permitted such a request before, the refusal ends only the promise
-//! of the task that needs the request, so that the other promises stay true.
+//! If the kernel refuses a request that it has never permitted, the pool guarantees the timing of
+//! no task any more. If it has permitted such a request before, only the task that needs the
+//! request loses its guarantee.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::rt::core_config::RefusedTask;
 /// The maximum number of kept refusals, which bounds the memory of programs that never take them.
 const MAX_KEPT: usize = 10_000;
 
-/// A request to the kernel for a thread.
+/// A core or a priority that the pool requests from the kernel for a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Core(usize),
@@ -56,9 +56,9 @@ impl KernelRefusals {
     }
 
     /// Records that the kernel refuses a request for a task, in place of an earlier refusal.
-    /// Returns false if the earlier refusal is of the same request and is not over, and so is not
-    /// reported again. Forgets the refusal of the task with the lowest number if [`MAX_KEPT`]
-    /// refusals are kept.
+    /// Returns false if the earlier refusal was for the same request and is not over; the refusal
+    /// is then not reported again. If [`MAX_KEPT`] refusals are kept, forgets the refusal of the
+    /// task with the lowest number.
     pub(super) fn refuse(&mut self, task: u64, request: Request, reason: String) -> bool {
         let earlier = self.tasks.get(&task).filter(|earlier| earlier.request == request && !earlier.is_over);
         let (is_new, is_reported) = (earlier.is_none(), earlier.is_some_and(|earlier| earlier.is_reported));

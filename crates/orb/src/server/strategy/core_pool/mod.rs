@@ -107,10 +107,12 @@ impl std::fmt::Debug for CorePoolThreads {
 struct SharedPool {
     settings: CorePoolSettings,
     binder: Arc<dyn TaskBinder>,
-    /// The cores of the thread that created the pool. Threads of tasks start on them, because the
-    /// thread that starts them may be pinned. `None` if the kernel does not tell them.
+    /// The cores on which the thread that created the pool may run; `None` if the kernel does not
+    /// tell them. New threads of tasks start on these cores. Otherwise a new thread would inherit
+    /// the single core of a pinned thread that starts it.
     usable: Option<CpuSet>,
-    /// The budgets of jobs that can be demoted; `None` if the threads have no priorities.
+    /// The CPU budgets of tasks whose jobs are demoted on an overrun; `None` if the threads have no
+    /// priorities.
     budgets: Option<CpuBudgets>,
     /// The instant from which the times of rates and deadlines are counted.
     started_at: Monotonic,
@@ -140,7 +142,8 @@ struct PoolState {
     changed_levels: Vec<ThreadNumber>,
     /// The time of the last start of a thread, if it failed.
     start_failed_at: Option<Monotonic>,
-    /// The refusal of the kernel that makes the promises advisory; `None` if the promises hold.
+    /// The refusal of the kernel because of which the pool cannot guarantee the timing of its
+    /// tasks; `None` if there was no such refusal.
     refusal: Option<String>,
     is_refusal_reported: bool,
     refusals: KernelRefusals,
@@ -171,8 +174,8 @@ struct Seat {
 }
 
 struct Mailbox {
-    /// Notified for each assignment, for a change of the thread's duty or of the rate for which it
-    /// waits, and when the lane stops.
+    /// Notified for each assignment, for a change of the thread's duty, for a change of the rate
+    /// while a request waits at the thread, and when the lane stops.
     wake: EventFd,
     assignment: PiMutex<Option<Assignment>>,
     /// Number of changes of the thread's duty, wrapping. The thread reads it at each message
@@ -190,8 +193,8 @@ struct Assignment {
 enum AssignedWork {
     /// The thread serves the connection from now on. The octets are the object key of the task.
     Connection(Box<[u8]>),
-    /// The thread runs only this message. It may hold the connection of the message until the
-    /// message has run.
+    /// The thread runs only this message. [`Hold`] tells whether other threads may read the
+    /// connection before the message has run.
     Message(Hold),
 }
 
@@ -271,8 +274,9 @@ impl CorePoolThreads {
     }
 
     /// Replaces the set of tasks. Bound threads take their new cores and priorities at once.
-    /// Threads whose task is not in the set return their connections to the lane. The measurements
-    /// of the `demoted` tasks remain, and so do the times of their last requests.
+    /// Threads whose task is not in the set return their connections to the lane. The `demoted`
+    /// tasks have no core at present; the pool keeps their measurements and the times of their last
+    /// requests.
     pub(crate) fn set_tasks(&self, tasks: &[TaskBinding], demoted: &[u64]) {
         let pool = &*self.0;
         let tasks: Vec<TaskBinding> =
@@ -290,12 +294,14 @@ impl CorePoolThreads {
                     pool.change_order(&mut state, |order, changed| order.restore(before, changed));
                 }
             }
-            // If the kernel refuses the thread's core or priority, the task leaves the set.
+            // `place` removes the task of this thread from the set if the kernel refuses the
+            // thread's core or priority. The thread's new duty is then to give up its work.
             pool.place(&mut state, number);
             state.tell_duty(number);
         }
-        // A thread whose wait for a rate ends must find its new duty, so the rates change last. A
-        // task that the kernel refuses has no rate, as a demoted task has none.
+        // A change of a rate wakes the thread that waits with a request above this rate. The thread
+        // must find its new duty, so the rates change last. A task that the kernel has refused gets
+        // no rate, like a demoted task.
         let state = &mut *state;
         let (kept, refused): (Vec<TaskBinding>, Vec<TaskBinding>) =
             tasks.iter().partition(|binding| state.roster.contains(binding.task));
@@ -496,8 +502,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
                 return MessagePlacement::Elsewhere { reads_on: false };
             }
         }
-        // Threads that found the read lock kept have left no flag for new input, so the connection
-        // is listed, and is read again.
+        // Other threads could not report new input while the read lock was kept. So the connection
+        // is put on the ready list, and a thread reads it again.
         connection.read_state.try_release_kept();
         lane.list_connection(connection, ReadCause::Readiness);
         if let TaskThread::Message(mailbox) = thread {
@@ -509,8 +515,8 @@ impl<S: Architecture<S>> Architecture<S> for CorePoolThreads {
         MessagePlacement::Here { reads_on: false }
     }
 
-    /// Runs a message that could not run when it was read. A sleeping thread runs a request of a
-    /// task if one is free for the task; the lane's threads run all other messages.
+    /// Runs a message that could not run when it was read. A request of a task runs on a sleeping
+    /// thread if one is free for the task; the lane's threads run all other messages.
     fn requeue(&self, lane: &Lane<S>, waiting: WaitingRequest, message: Message) {
         let (header, octets) = message.parts();
         let target = target_of(header, octets, &self.0.settings.limits);

@@ -74,12 +74,13 @@ impl Rate {
         }
     }
 
-    /// Ends the wait of the request, which runs now.
+    /// Records that the waiting request runs now. The next distance counts from its due time.
     fn end_wait(&mut self) {
         self.last = self.last.max(self.waiting.take());
     }
 
-    /// Ends the wait of the request, which does not run. The next request may take its turn.
+    /// Records that the waiting request does not run, so that the next request may run in its
+    /// place.
     fn cancel_wait(&mut self) {
         self.waiting = None;
     }
@@ -181,7 +182,8 @@ impl RateWait {
             end(&mut shared.rate);
             shared.waiter.take()
         };
-        // The drop of the last handle frees a descriptor, and must not happen under the lock.
+        // The drop of the last reference to a mailbox closes a descriptor, which must not happen
+        // under the lock.
         drop(waiter);
     }
 }

@@ -50,12 +50,12 @@ use crate::server::worker::{ReadResult, Worker};
 /// Native priority of the threads that read the requests of tasks: above all tasks.
 pub(crate) const READER_PRIORITY: u8 = 99;
 
-/// Number of the manager's threads. While one thread blocks, the other one reads.
+/// Number of the manager's threads: one can read while the other blocks.
 const MANAGER_THREADS: usize = 2;
 
-/// Number of messages besides jobs that the reader reads on a connection between two jobs. Then the
-/// connection returns to the lane's threads until its next job, so that a client's flood of such
-/// messages takes no time from tasks.
+/// Number of messages that are not jobs after which the reader leaves a connection to the lane's
+/// threads until the connection's next job. So a client's flood of such messages takes no time from
+/// tasks.
 const MAX_MESSAGES_BESIDES_JOBS: u32 = 4;
 
 const WAKE: u64 = u64::MAX;
@@ -96,7 +96,7 @@ pub(super) enum Hold {
 
 enum Content {
     Job(u64),
-    /// A request without a task, for which `is_foreign` is true, or a LocateRequest.
+    /// A request without a task (`is_foreign` is true), or a LocateRequest (`is_foreign` is false).
     BestEffort {
         is_foreign: bool,
     },
@@ -141,7 +141,8 @@ impl TaskReader {
         work
     }
 
-    /// Watches a connection whose read lock is free, until its next input.
+    /// Lets the reader's epoll instance report the next input of a connection whose read lock is
+    /// free. If input is there already, lists the connection for reading instead.
     pub(super) fn watch<S: Architecture<S>>(&self, lane: &Lane<S>, connection: &Connection, may_have_input: bool) {
         let token = token_of(connection.handle);
         let is_there = may_have_input || matches!(connection.stream.arm_readiness(), Ok(Some(true)));
@@ -180,8 +181,8 @@ impl TaskReader {
         }
     }
 
-    /// Watches a connection after a message that is no job, or returns the connection to the lane's
-    /// threads if there were too many such messages since its last job.
+    /// Watches a connection after a message that is not a job, or returns the connection to the
+    /// lane's threads if there were too many such messages since its last job.
     fn go_on<S: Architecture<S>, H: RequestHandler>(
         &self,
         lane: &Lane<S>,
@@ -196,7 +197,8 @@ impl TaskReader {
         }
     }
 
-    /// Waits for an event. `Break` if the lane stops or the wait fails.
+    /// Waits for an event, and returns the request of a task if the event brings one. Returns
+    /// `Break` if the lane stops or the wait fails.
     fn next_or_end<S: Architecture<S>, H: RequestHandler>(
         &self,
         pool: &Arc<SharedPool>,
@@ -299,7 +301,8 @@ impl TaskReader {
         connection.record_message(lane.idle_tracker.now());
         let content = {
             let (header, octets) = message.as_ref().map_or_else(|| worker.in_place(), Message::parts);
-            // The program's binder may panic. No other code here does.
+            // The program's `TaskBinder` may panic, which must not end this thread. No other code
+            // here panics.
             catch_unwind(AssertUnwindSafe(|| {
                 let is_request = match header.kind {
                     MessageKind::Request => true,
@@ -440,7 +443,7 @@ impl TaskReader {
     }
 }
 
-/// Counts a message that is no job. The calling thread has the connection's read lock.
+/// Counts a message that is not a job. The calling thread has the connection's read lock.
 fn count_besides_jobs(connection: &Connection) {
     let count = connection.messages_since_job.load(Ordering::Relaxed);
     connection.messages_since_job.store(count.saturating_add(1), Ordering::Relaxed);
@@ -451,8 +454,8 @@ fn is_left_to_lane(connection: &Connection) -> bool {
     connection.messages_since_job.load(Ordering::Relaxed) >= MAX_MESSAGES_BESIDES_JOBS
 }
 
-/// Frees the read lock after a message. Returns true if another thread has reported input
-/// meanwhile.
+/// Frees the read lock after a message. Returns true if another thread has reported input while the
+/// lock was held.
 fn leave(turn: PendingLockGuard<'_, ReadState>) -> bool {
     turn.leave().map_err(drop).is_err()
 }
@@ -473,8 +476,8 @@ impl<S: Architecture<S>> NestedWaitHook for HeldConnection<S> {
     }
 }
 
-/// Runs a request on the calling thread, which serves its task. Then marks the thread free, and
-/// after that lets the reader read the connection.
+/// Runs a request on the calling thread, which serves the request's task. Then marks the thread
+/// free, and after that lets the reader read the connection.
 pub(super) fn run_held<S: Architecture<S>, H: RequestHandler>(
     pool: &Arc<SharedPool>,
     (lane, handler): (&Arc<Lane<S>>, &Arc<H>),

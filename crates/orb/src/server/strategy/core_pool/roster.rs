@@ -34,7 +34,7 @@ pub(super) enum Duty {
 pub(super) enum BindDecision {
     /// The caller wakes this sleeping thread, which may belong to another core.
     Wake(ThreadNumber),
-    /// A new thread with this number serves. The caller starts it, or reports
+    /// A new thread with this number serves. The caller starts the thread, or calls
     /// [`start_failed`](Roster::start_failed).
     Start(ThreadNumber),
     /// The connection has a thread already, so the message needs a thread of its own
@@ -97,7 +97,8 @@ impl Entry {
 pub(super) struct Roster {
     threads: Vec<Entry>,
     max_threads: usize,
-    /// Number of threads that never serve, because one must remain to read: 1 in leader/followers.
+    /// Number of threads that must remain free to read: 1 in leader/followers, and 0 in the other
+    /// modes.
     readers: usize,
     /// The tasks in the order of their numbers.
     tasks: Vec<TaskBinding>,
@@ -146,7 +147,7 @@ impl Roster {
         decision
     }
 
-    /// Decides about a single message of a task, on a connection that another thread reads.
+    /// Chooses a thread for a single message of a task, on a connection that another thread reads.
     pub(super) fn lend(&mut self, task: u64) -> BindDecision {
         let decision = self.take_thread(task, None);
         self.counts.requests_handed_over +=
@@ -154,7 +155,7 @@ impl Roster {
         decision
     }
 
-    /// Decides about a request that the sleeping thread `number` has read.
+    /// Decides whether the sleeping thread `number` runs the request that it has read.
     pub(super) fn lead(&mut self, number: ThreadNumber, task: u64) -> LeadDecision {
         let Some(binding) = self.binding(task) else { return LeadDecision::NoTask };
         if self.is_reserved_from(task) {
@@ -532,8 +533,8 @@ mod tests {
         assert_eq!(roster.bind(1, 14), BindDecision::NoTask);
     }
 
-    /// Tries all orders of requests of two tasks, their ends, and the loss of a task, beside threads
-    /// that read their requests themselves.
+    /// Tries all orders of requests of two tasks, their ends, and the loss of a task, in a pool
+    /// whose threads read their requests themselves.
     #[test]
     fn a_thread_remains_to_read_in_all_orders() {
         fn explore(roster: &Roster, depth: usize, orders: &mut u64) {

@@ -41,7 +41,8 @@ pub(super) struct BestEffortShares {
     started_at: Monotonic,
     /// Number of best-effort threads that have chosen their core, by which the next thread chooses.
     entered: AtomicUsize,
-    /// The threads' scheduling within the share; `None` if they cannot be lowered in time.
+    /// The threads' scheduling within the share; `None` if the kernel refused the priority of
+    /// `POOL/s0`, so that nothing could lower the threads in time.
     scheduling: Option<Scheduling>,
     is_ending: AtomicBool,
 }
@@ -232,7 +233,8 @@ impl BestEffortShares {
         share.working.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts the calling thread on its core at the level of the core's threads.
+    /// Pins the calling thread to the core of the share, gives it the level of the core's threads,
+    /// and records it as one of them. The error is the refusal of the kernel.
     fn enter(&self, share: &CoreShare) -> Result<(), String> {
         let clock = ThreadClock::of_current_thread().map_err(|error| format!("processor clock: {error}"))?;
         let mut state = share.server.lock();
@@ -319,9 +321,9 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     let number = shares.entered.fetch_add(1, Ordering::Relaxed);
     let Some(share) = shares.cores.get(number % shares.cores.len().max(1)) else { return };
     match shares.enter(share) {
-        // `POOL/s0` changes the scheduling, so requests see the ordinary class: a nested call gets
-        // no priority from the share, and a budget or a late deadline finds no priority to lower
-        // and restore.
+        // Only `POOL/s0` changes the thread's scheduling, so the thread's context has the ordinary
+        // class. A nested call then gets no priority from the share, and a budget or a late
+        // deadline finds no priority to lower and restore.
         Ok(()) => thread_context::enter_lane(lane.identity(handler.context().stamp()), Some(Scheduling::Other)),
         Err(refusal) => {
             pool.state.lock().refusal.get_or_insert(refusal);
@@ -346,7 +348,7 @@ pub(super) fn run<S: Architecture<S>, H: RequestHandler>(
     lane.wake();
 }
 
-/// Does the next work of the lane, and waits for it if there is none.
+/// Handles the next event or task of the lane, and waits if there is none.
 fn step<S: Architecture<S>, H: RequestHandler>(
     shares: &BestEffortShares,
     share: &CoreShare,

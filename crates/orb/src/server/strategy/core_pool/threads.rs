@@ -106,8 +106,8 @@ impl SharedPool {
             && let Some(seat) = state.seats.get_mut(number)
             && seat.scheduling != scheduling
         {
-            // A demoted job keeps its low priority until its end, when its thread takes its duty
-            // again.
+            // `set_scheduling` changes nothing while the thread's job is demoted because of its
+            // budget. The thread takes the scheduling of its duty when the job ends.
             let set = match &self.budgets {
                 Some(budgets) => budgets.set_scheduling(tid, scheduling),
                 None => thread::set_scheduling(Some(tid), scheduling),
@@ -139,7 +139,8 @@ impl SharedPool {
         };
         let Some(task) = withdrawn else {
             // The request is for a sleeping thread, or the kernel has never permitted such a
-            // request. Only in the second case the promises become advisory.
+            // request. In the second case the pool cannot guarantee the timing of its tasks, and
+            // records the reason.
             if !state.refusals.was_permitted(request) {
                 state.refusal.get_or_insert(reason);
             }
@@ -167,7 +168,8 @@ impl SharedPool {
         for number in state.roster.remove_task(task) {
             state.tell_duty(number);
         }
-        // A thread whose wait for the rate ends must find its new duty, so the rate changes last.
+        // A change of the rate wakes the thread that waits with a request above the rate. The
+        // thread must find its new duty, so the rate changes last.
         if let Some(rate) = state.rates.get(&task) {
             rate.change(None);
         }
@@ -326,8 +328,8 @@ impl SharedPool {
     }
 
     /// Starts a thread that the roster has counted. Returns false if this fails, or failed a short
-    /// time before. A lack of descriptors or threads makes no promise advisory, because any client
-    /// can cause it by opening connections.
+    /// time before. A lack of descriptors or threads ends no timing guarantee of the pool, because
+    /// any client can cause it by opening connections.
     fn try_start<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         state: &mut PoolState,
@@ -350,8 +352,8 @@ impl SharedPool {
     /// Gives the calling thread the duty to run the request of a task that it has read.
     ///
     /// # Errors
-    /// If a best-effort thread must run the request: true if no thread is free for the task, false
-    /// if the task is not in the set.
+    /// If a best-effort thread must run the request. The error is true if no thread is free for the
+    /// task, and false if the task is not in the set.
     pub(super) fn lead<S: Architecture<S>, H: RequestHandler>(
         self: &Arc<Self>,
         lane: &Arc<Lane<S>>,
@@ -413,8 +415,8 @@ impl SharedPool {
                 // The kernel refused the thread's core or priority, so the task has left the set.
                 return None;
             }
-            // Only a thread that has a handler can start further threads, so the start counts as
-            // failed.
+            // A new thread would need a handler, which this function does not have. So the start
+            // counts as failed.
             BindDecision::Start(number) => state.roster.start_failed(number),
             BindDecision::Exhausted => {}
             BindDecision::Occupied | BindDecision::NoTask => return None,

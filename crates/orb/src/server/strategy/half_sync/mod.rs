@@ -63,7 +63,8 @@ impl HalfSync {
         worker: &mut Worker,
         awaited: &AwaitedReply<'_>,
     ) -> io::Result<()> {
-        // The reply is looked for before each request, because requests may arrive without end.
+        // The thread checks for the reply before each request, because requests may arrive without
+        // end.
         while !awaited.has_arrived()? {
             match self.queue.try_pop() {
                 Some((waiting, message)) => lane.run_waiting(handler, worker, waiting, message),

@@ -66,7 +66,7 @@ impl RequestQueue {
         admission::fair_share(self.max_requests)
     }
 
-    /// Queues a message of `connection`. If the queue has no room, removes the last messages of the
+    /// Queues a message of `connection`. If the queue has no room, moves the last messages of the
     /// connection with the largest share to `displaced`, provided that `connection` has a smaller
     /// share. The caller must reject the messages in `displaced`, and the message that is returned
     /// as an error.
