@@ -78,7 +78,7 @@ pub(crate) struct Connection {
     /// without the feature `replies-first`.
     waits_for_room: AtomicBool,
     pub(in crate::server) group: ConnectionGroup,
-    /// Number of messages besides jobs that the reader of a core pool has read since the last job.
+    /// Number of messages other than jobs that the reader of a core pool has read since the last job.
     /// Written, relaxed, by the thread that has the read lock.
     #[cfg(feature = "core-pool")]
     pub(in crate::server) messages_since_job: AtomicU32,

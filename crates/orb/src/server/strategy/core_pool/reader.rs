@@ -599,8 +599,8 @@ impl SharedPool {
         if is_job {
             connection.messages_since_job.store(0, Ordering::Relaxed);
         }
-        // Only a job brings a connection to the reader, which reads above all tasks. A stream
-        // without a descriptor stays with the lane's threads.
+        // Only a job brings a connection to the reader, which reads above all tasks. The reader's
+        // epoll instance cannot watch a stream without a descriptor.
         let is_held = is_in_set && is_job && connection.stream.readiness_descriptor().is_some();
         let admission = if is_in_set && is_job { self.admit(task) } else { RateAdmission::Runs };
         let wait = match admission {
@@ -615,8 +615,8 @@ impl SharedPool {
             unwatch(lane, connection);
         } else {
             connection.read_state.try_release_kept();
-            // Threads that found the read lock kept have left no flag for new input, so the
-            // connection is listed, and is read again.
+            // Other threads could not report new input while the read lock was kept. So the
+            // connection is put on the ready list, and a thread reads it again.
             lane.list_connection(connection, ReadCause::Readiness);
         }
         if !(is_in_set && is_job) {
