@@ -290,8 +290,8 @@ pub struct FeatureController {
     skipped: u8,
     running: Option<FeatureAction>,
     probe_at: Nanos,
-    /// True from the moment at which a probe finds the program detached, until its step has been
-    /// undone.
+    /// True from the moment at which a probe finds the steering program detached, until the step
+    /// [`FeatureStep::SteeringProgram`] has been undone.
     is_program_lost: bool,
     /// The last failure. The controller does not try the level of the failed step before
     /// `retry_at`.
@@ -388,8 +388,8 @@ impl FeatureController {
         Some(action)
     }
 
-    /// Returns the time of the next probe or retry. After [`poll`](Self::poll) has returned `None`,
-    /// it has no action before this time, unless a result or a request arrives earlier.
+    /// Returns the time of the next probe or retry. A caller to whom [`poll`](Self::poll) has
+    /// returned `None` needs to call it again only at this time, or after a result or a request.
     #[must_use]
     pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);

@@ -200,8 +200,8 @@ impl KernelPriorities {
         self.state.lock().lack.clone()
     }
 
-    /// The first result is true if the value has started receive threads, the second if the
-    /// interface has transmit classes of this value.
+    /// Returns two results: whether this value has started receive threads, and whether the
+    /// interface has the transmit classes of this value.
     pub(crate) fn features(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.receive.is_some(), state.classes.is_some())
@@ -279,8 +279,9 @@ fn own_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
-/// locked can be one that has no name any more. The function then opens the journal again.
+/// Opens and locks a journal. The owner of a journal removes the file when it ends, perhaps between
+/// the opening and the locking. The locked file then has no name any more, and the function opens
+/// the journal again.
 ///
 /// A descriptor for reading is enough to lock a file, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {

@@ -23,8 +23,8 @@ const TUN_NAME: &str = "rio-in%d";
 /// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs.
 /// Without an address the kernel's loose check of source addresses would discard all packets.
 const TUN_ADDRESS: [u8; 4] = [192, 0, 0, 8];
-/// Maximum time for which the opening of a queue waits until the kernel has released its earlier
-/// socket.
+/// Maximum time for which the opening of a queue waits until the kernel has released the queue's
+/// earlier socket.
 const MAX_RELEASE: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, ip.h.

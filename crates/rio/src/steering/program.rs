@@ -166,9 +166,9 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER_BYTES));
         self.tcp_header(TCP_BEHIND_IPV4);
-        // The short form of the key (`ConnectionKey::ipv4_bytes`). The addresses are one load and
-        // one store: the kernel compares keys by 8 bytes, and a load from two stores would wait for
-        // them.
+        // The short form of the key (`ConnectionKey::ipv4_bytes`). One load and one store of 8
+        // bytes copy both addresses. The kernel reads the key by 8 bytes, and a read of two shorter
+        // stores would have to wait for them.
         self.asm.load(Width::Double, R1, R7, IP + 12).store(Width::Double, R10, stack::KEY, R1);
         self.asm.load(Width::Word, R1, R7, TCP_BEHIND_IPV4).store(Width::Word, R10, stack::KEY + 8, R1);
     }

@@ -209,7 +209,7 @@ impl TracedThread {
                     break;
                 }
             } else {
-                // An instruction always ends, at the latest by a signal.
+                // This wait ends soon: an instruction always ends, at the latest by a signal.
                 self.handle_stop(kinds, 0)?;
             }
         }

@@ -102,7 +102,7 @@ struct SlabSlot<T> {
 }
 
 struct SlabWriter {
-    /// First slot of the writer's list of vacant slots, which it has taken from `freed`.
+    /// First slot of the list of vacant slots that the writer has taken from `freed`.
     vacant: u32,
     unused: u32,
     live: u32,

@@ -213,7 +213,8 @@ impl CpuBudgetState {
 #[derive(Debug)]
 pub struct CpuBudget {
     state: Arc<CpuBudgetState>,
-    /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
+    /// Makes the budget neither `Send` nor `Sync`, because [`restart`](Self::restart) reads the
+    /// processor clock of the calling thread.
     here: PhantomData<*const ()>,
 }
 

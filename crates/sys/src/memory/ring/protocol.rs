@@ -158,7 +158,8 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The next check must know that the ring was full, even if more bytes arrive before it.
+            // The next check must know that the ring was full, even if the reader sees further
+            // bytes before that check.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
@@ -415,7 +416,7 @@ mod models {
         }
     }
 
-    /// Checks that no wake-up is lost: a lost one is a deadlock, which `loom` reports.
+    /// Checks that no wake-up is lost. A lost wake-up is a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
