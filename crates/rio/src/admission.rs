@@ -73,7 +73,7 @@ pub struct StreamResources {
 pub enum StreamLoad {
     /// A budget for each period, with a deadline.
     Periodic {
-        /// The budget.
+        /// The packets and bytes of each period.
         budget: Budget,
         /// Latest time in nanoseconds after the start of a period at which the period's packets
         /// must be processed.
@@ -144,7 +144,7 @@ pub enum ViolatedBound {
     UnboundedLoad,
     /// A task would miss its deadline.
     ResponseTime {
-        /// The task.
+        /// The task that would be late.
         task: AdmissionTask,
         /// The task's worst-case response time in nanoseconds with the new stream; `None` if it has
         /// no bound.
@@ -154,7 +154,7 @@ pub enum ViolatedBound {
     },
     /// The core would keep less than its minimum for best effort.
     Processor {
-        /// The core.
+        /// The core of the requested stream.
         core: u32,
         /// Utilization that the core's tasks need.
         needed: Utilization,

@@ -256,7 +256,7 @@ impl RioConfig {
     }
 
     /// Sets [`admission`](field@Self::admission). The transport then refuses streams that do not
-    /// fit, unless [`StreamAdmission::is_advisory`] is true.
+    /// fit, unless [`is_advisory`](field@StreamAdmission::is_advisory) is true.
     #[must_use]
     pub fn admission(mut self, admission: StreamAdmission) -> Self {
         self.admission = Some(admission);

@@ -20,7 +20,7 @@ use corelane_sched::task::Nanos;
 /// A set of features that are in use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FeatureLevel {
-    /// Plain TCP.
+    /// Plain TCP, without features of real-time I/O.
     #[default]
     PlainTcp,
     /// Budgets and options of sockets. Needs no capability.

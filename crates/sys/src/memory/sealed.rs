@@ -70,7 +70,7 @@ impl SealedFile {
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
     pub fn containing(octets: &[u8]) -> Option<Arc<Self>> {
-        // Relaxed: a thread that has octets of a mapped file has seen its entry.
+        // Relaxed: a thread that has octets of a mapped file also sees the increment for this file.
         if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
             return None;
         }

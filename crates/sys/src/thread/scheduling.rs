@@ -37,7 +37,7 @@ impl CpuSet {
         }
     }
 
-    /// Removes a core.
+    /// Removes a core. Has no effect if the core is not in the set.
     pub const fn remove(&mut self, core: usize) {
         if core < Self::CAPACITY {
             self.bits[core / 64] &= !(1 << (core % 64));
@@ -227,7 +227,7 @@ impl Tid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadInfo {
-    /// The kernel's identifier.
+    /// The kernel's number of the thread (gettid(2)).
     pub tid: Tid,
     /// The first 15 bytes of the thread's name.
     pub name: String,

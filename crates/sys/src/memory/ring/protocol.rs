@@ -67,7 +67,7 @@ pub(super) struct CorruptCounter;
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
-    /// This side's counter.
+    /// This side's counter of bytes written or read, modulo 2^32.
     own: Private,
     seen: Private,
     /// The reader's counter at its last check for a waiting writer. It is set to `seen` minus the
