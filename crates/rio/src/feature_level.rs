@@ -444,7 +444,8 @@ impl FeatureController {
         let bit = 1_u8.checked_shl(u32::try_from(self.done).unwrap_or(u32::MAX)).unwrap_or(0);
         self.skipped = if is_skipped { self.skipped | bit } else { self.skipped & !bit };
         self.done += 1;
-        // The controller has reached the level of the last failure, or a higher one.
+        // A failure is over when the controller has reached the level of the failed step, or a
+        // higher one.
         if self.failure.is_some_and(|failure| self.done >= failure.level.steps()) {
             self.failure = None;
             self.retry = self.timing.first_retry;

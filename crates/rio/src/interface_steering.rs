@@ -342,7 +342,7 @@ impl SteeredStream {
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
         // The kernel does not deliver a packet from a TUN device to a link-local address of another
-        // interface.
+        // interface. So the connection stays best effort.
         let is_link_local = matches!(local.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
         if self.is_for_rings && is_link_local {
             return Ok(None);

@@ -247,7 +247,8 @@ impl Drop for KernelPriorities {
             return;
         }
         let _ = io::Seek::seek(&mut &self.journal, io::SeekFrom::Start(0));
-        // A setting that cannot be restored, for example of a removed interface, has no remedy.
+        // A setting that cannot be restored, for example because the interface was removed, stays
+        // as it is.
         let _ = self.restore_earlier();
         let _ = fs::remove_file(&self.path);
     }

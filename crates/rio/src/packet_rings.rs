@@ -70,7 +70,7 @@ impl PacketRings {
         let rings = (0..sizes.streams).map(|_| of_stream);
         let fill_entries = fill_ring_frames(rings).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = XdpFrameMemory { frames, frame_size: RING_FRAME_SIZE, fill_entries };
-        // The steering tables have no further queues: frames of such queues are best effort.
+        // The steering tables have no further queues, so frames of further queues are best effort.
         let queues = (0..receive_queues(name)?.min(QUEUES.into()))
             .map(|queue| open_queue(interface, queue, memory).map(Arc::new));
         let queues = queues.collect::<io::Result<Vec<_>>>()?;

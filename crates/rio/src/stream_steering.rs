@@ -142,7 +142,7 @@ impl StreamSteering {
     }
 
     /// Adds the entries that the tables lack. `open` makes the stream's entry and its kernel
-    /// thread. It runs without the lock, which each new connection of the stream takes.
+    /// thread. `open` runs without the lock, which each new connection of the stream takes.
     fn attach_with(&self, open: impl FnOnce() -> Result<(SteeredStream, Option<String>), SteeringError>) {
         let mut state = self.state.lock();
         if state.is_opening {

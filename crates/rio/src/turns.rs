@@ -104,7 +104,7 @@ impl<C: Clone> SharedBudget<C> {
             Some(vacant) => *vacant = place,
             None => self.places.push(place),
         }
-        // Later calls, on real-time threads, then allocate no memory.
+        // Reserves memory for all places, so that later calls on real-time threads allocate none.
         self.vacant.reserve(self.places.len());
         self.begun.reserve(self.places.len());
         Seat(index)

@@ -176,7 +176,7 @@ impl ProgramWriter {
     fn ipv6(&mut self) {
         let JumpLabels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
-        // The shortest relevant packet has an ICMPv6 header.
+        // The shortest relevant packet is an IPv6 header with an ICMPv6 header of 4 bytes.
         self.need(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES + 4);
         self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
         self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);

@@ -278,7 +278,7 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A caller whose `get` failed was the last to leave and has claimed the value.
+            // The last user was a caller whose `get` failed. This caller has claimed the value.
             None => RetireResult::Deferred,
         }
     }

@@ -85,8 +85,8 @@ impl Drop for Timer {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The reading of the owner's processor clock at which the owner is lowered, and the scheduling
-    /// that the owner gets then.
+    /// The reading of the owner's processor clock at which the monitor lowers the owner's priority,
+    /// and the scheduling that the owner then gets. `None` while no budget runs.
     armed: Option<(Duration, Scheduling)>,
     lowered: Option<Scheduling>,
 }

@@ -85,8 +85,8 @@ pub fn try_print_error(line: &str) -> bool {
 /// Writes `octets` if the write does not block. The caller passes at most `PIPE_BUF` bytes, so that
 /// a pipe takes them in one piece. Returns false if nothing was written.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // A pipe that polls as writable has room for `PIPE_BUF` bytes, and a terminal that does so is
-    // not stopped. So the write does not block.
+    // A pipe that polls as writable has room for `PIPE_BUF` bytes, and a terminal that polls as
+    // writable is not stopped. So the write does not block.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
