@@ -37,7 +37,8 @@ pub(crate) struct PrioritizedStream {
 pub(crate) struct KernelPriorities {
     name: String,
     index: u32,
-    /// The error is the reason why sysfs cannot be used. The interface then has no receive threads.
+    /// The settings in sysfs, or the reason why sysfs cannot be used. Without sysfs, the interface
+    /// gets no receive threads.
     settings: Result<InterfaceSettings, String>,
     netlink: Netlink,
     journal: File,
@@ -268,8 +269,8 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// Makes the folder of journals if it does not exist.
 ///
 /// # Errors
-/// If the folder cannot be made, or if another user owns it or can write into it, and could replace
-/// journals.
+/// If the folder cannot be made, or if another user owns it or can write into it, because this user
+/// could replace journals.
 fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;

@@ -87,8 +87,8 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
-    /// The stream's place among the admitted streams, which its drop frees. `None` without
-    /// admission, or if admission is advisory and refuses the stream.
+    /// The stream's place among the admitted streams. Dropping this value frees the place. `None`
+    /// without admission, or if admission is advisory and refuses the stream.
     _admitted: Option<AdmittedStream>,
     refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
@@ -574,7 +574,7 @@ impl StreamState {
     }
 }
 
-/// One of the `max_connections` places of a stream, which is free again when the value is dropped.
+/// One of the `max_connections` places of a stream. Dropping the value frees the place.
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {

@@ -217,8 +217,8 @@ impl ProgramWriter {
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
-    /// Looks up the stream for the key on the stack, in the given connection table, and the local
-    /// port in R9. Leaves the stream in R9.
+    /// Looks up the stream by the local port in R9 and, for accepted connections, by the key on the
+    /// stack in `connections`. Leaves the stream in R9.
     fn look_up_stream(&mut self, connections: MapSymbol) {
         let JumpLabels { best_effort, deliver, .. } = self.labels;
         let accepted = self.asm.label();

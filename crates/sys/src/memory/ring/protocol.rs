@@ -113,8 +113,8 @@ impl RingPosition {
         self.check(head.wrapping_sub(self.own()), head)
     }
 
-    /// Returns true if the writer's counter differs from the reader's. Any thread may call this
-    /// function.
+    /// Returns true if the writer's counter differs from the reader's, which means that bytes are
+    /// unread. Any thread may call this function.
     #[inline]
     pub(super) fn has_arrived(&self, control: &impl ControlWords) -> bool {
         // Relaxed: a thread that reads the bytes loads the counter again.
