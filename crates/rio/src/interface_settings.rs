@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails if the equal number of one interface counts as proof of the same namespace: the
+    /// Fails if one interface with an equal number counts as proof of the same namespace: the
     /// loopback interface has the number 1 in each namespace.
     #[test]
     fn settings_are_those_of_the_threads_own_network_namespace() {

@@ -123,8 +123,8 @@ fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     if length == 0 || usize::try_from(status.st_size) != Ok(length) {
         return Err(wrong("the lent memory does not have the announced size"));
     }
-    // At an access to a byte without memory the kernel would have to provide a page, and would
-    // raise `SIGBUS` if it cannot.
+    // If a byte has no page, an access needs a new page, and raises `SIGBUS` if the kernel has
+    // none.
     if u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < length as u64 {
         return Err(wrong("the lent memory has bytes without pages"));
     }
