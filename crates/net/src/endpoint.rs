@@ -14,7 +14,7 @@ pub enum Endpoint {
     Tcp {
         /// Host name, or literal address (IPv6 without brackets).
         host: String,
-        /// Port number.
+        /// Port number. With 0, a listener gets a free port.
         port: u16,
     },
     /// A Unix socket in the file system.

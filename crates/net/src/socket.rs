@@ -237,8 +237,8 @@ impl SocketStream {
             NextWait::Try(_) => {
                 let received = self.recv_sleeping(buffer, deadline);
                 // The core is checked after an arrival, because the last packet then carries the
-                // peer's bytes. Earlier it may be an acknowledgement of this thread's bytes,
-                // processed on this core.
+                // peer's bytes. Before the arrival, the last packet may be an acknowledgement of
+                // this thread's own bytes, which this core processed.
                 if received.is_ok() {
                     if self.is_peer_elsewhere() { self.spin.encourage() } else { self.spin.record(false) }
                 }

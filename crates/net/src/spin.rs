@@ -56,7 +56,8 @@ impl SpinPolicy {
 }
 
 const FULL_SUCCESS: u32 = 1024;
-/// Minimum success for polling in every wait. Below it a thread polls in one of many waits.
+/// Minimum success (of [`FULL_SUCCESS`]) for polling in every wait. With less success, a thread
+/// polls in one of many waits.
 const MIN_SUCCESS: u32 = FULL_SUCCESS / 4;
 /// Number of waits between two attempts to poll after an attempt that helped. The number doubles
 /// with each failed attempt, up to `MAX_RETRY_INTERVAL`.

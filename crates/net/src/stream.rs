@@ -28,7 +28,7 @@ pub enum WaitLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
-    /// An Internet address.
+    /// A host, by the address and port of the connection's other end.
     Ip(SocketAddr),
     /// A process on this machine, with credentials from the kernel.
     Process {

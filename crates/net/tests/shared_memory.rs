@@ -281,7 +281,7 @@ fn thread_that_waits_for_data_leaves_the_edge_of_a_refused_writer() {
     epoll.add(server.readiness_descriptor().unwrap(), 1, Interest::READABLE | Interest::EDGE).unwrap();
     while server.send(&[0; 70_000], WaitLimit::Now).is_ok() {}
     client.recv(&mut [0; 100_000], WaitLimit::Now).unwrap();
-    // The room has been reported, and the writer's thread has not run yet.
+    // The room has been reported, but the writer's thread has not run yet. So the edge must stay.
     assert_eq!(server.arm_readiness().unwrap(), Some(true));
     let mut events = [EpollEvent::EMPTY; 1];
     assert_eq!(epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 1, "the edge is lost");

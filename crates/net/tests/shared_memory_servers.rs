@@ -109,8 +109,8 @@ fn scribble(path: &Path) {
     for socket in listener.incoming() {
         let socket = socket.unwrap();
         let (_, memory) = socket::recv_with_descriptor(socket.as_fd(), &mut [0; 20], socket::WaitMode::Block).unwrap();
-        // After random notes in the rings a client may connect again to open the channel for lent
-        // memory. Such a connection brings no rings and is skipped.
+        // After random writes to the rings' memory, a client may connect again to open the channel
+        // for lent memory. Such a connection brings no rings and is skipped.
         let Some(memory) = memory.map(File::from) else { continue };
         // If the server could shrink memory that the client uses, a signal would end the client.
         for length in [0, 4096, 1 << 30] {

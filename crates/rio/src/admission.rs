@@ -73,7 +73,7 @@ pub struct StreamResources {
 pub enum StreamLoad {
     /// A budget for each period, with a deadline.
     Periodic {
-        /// The budget.
+        /// The packets and bytes of each period.
         budget: Budget,
         /// Latest time in nanoseconds after the start of a period at which the period's packets
         /// must be processed.
@@ -144,7 +144,7 @@ pub enum ViolatedBound {
     UnboundedLoad,
     /// A task would miss its deadline.
     ResponseTime {
-        /// The task.
+        /// The task that would be late.
         task: AdmissionTask,
         /// The task's worst-case response time in nanoseconds with the new stream; `None` if it has
         /// no bound.
@@ -154,7 +154,7 @@ pub enum ViolatedBound {
     },
     /// The core would keep less than its minimum for best effort.
     Processor {
-        /// The core.
+        /// The core of the requested stream.
         core: u32,
         /// Utilization that the core's tasks need.
         needed: Utilization,
@@ -395,8 +395,8 @@ impl StreamAdmissionState {
         Ok(())
     }
 
-    /// Returns the largest number of packets with which no bound is violated: more packets never
-    /// remove a violation.
+    /// Returns the largest number of packets with which no bound is violated. A search by halves
+    /// finds it, because more packets never remove a violation.
     fn admissible_packets(&self, request: &StreamRequest) -> Option<u32> {
         let fits = |packets: u64| {
             let request = u32::try_from(packets).ok().and_then(|packets| request.with_packets(packets));
@@ -495,10 +495,11 @@ impl StreamResources {
         if let StreamLoad::Periodic { service, .. } = stream.load {
             priority = u16::from(stream.priority);
             if service == BudgetServerKind::Deferrable {
-                // The budget of the preceding period may be in use when the packets arrive, and the
-                // budgets of two periods can follow each other at once (Strosnider, Lehoczky and
-                // Sha, "The Deferrable Server Algorithm", IEEE Transactions on Computers 44(1),
-                // 1995).
+                // The stream can use up its budget immediately before its packets arrive, so its
+                // own response time includes that execution. For other tasks, the budgets of two
+                // periods can follow each other at once, which counts as jitter (Strosnider,
+                // Lehoczky and Sha, "The Deferrable Server Algorithm", IEEE Transactions on
+                // Computers 44(1), 1995).
                 own = timing.with_blocking(timing.blocking.saturating_add(timing.execution));
                 for_others = timing.with_jitter(timing.period.saturating_sub(timing.execution));
             }

@@ -132,7 +132,7 @@ impl BudgetState {
         Ok(state)
     }
 
-    /// Returns the budget.
+    /// Returns the budget with which the state was created.
     #[must_use]
     pub fn budget(&self) -> Budget {
         self.budget

@@ -53,7 +53,8 @@ pub(crate) struct ByteBudget {
 impl ByteBudget {
     /// Starts the first period, and a thread that divides the bytes of each later period among the
     /// waiting connections (module `turns`). `thread` is the name, the scheduling and the preferred
-    /// cores of the thread. Without a thread, turns begin only in the calls of the connections.
+    /// cores of the thread. Without a thread, bytes are divided only when a connection calls a
+    /// method.
     ///
     /// # Errors
     /// [`BudgetError`] as an `InvalidInput` error; the error of a thread that cannot start.
@@ -105,15 +106,16 @@ impl ByteBudget {
     }
 
     /// Returns to the budget the reserved bytes that have not arrived, and ends the connection's
-    /// turn. If `period` has passed, the bytes are lost, and a turn in a later period continues.
+    /// turn (module `turns`). If `period` has passed, the bytes are lost, and a turn in a later
+    /// period continues.
     pub(crate) fn give_back(&self, seat: Seat, bytes: usize, period: u64) {
         let mut state = self.shared.state.lock();
         state.budget.give_back(seat, bytes, period, (self.shared.clock)());
         self.shared.report(state);
     }
 
-    /// Requests a turn for the connection. Returns false, and requests nothing, if the connection
-    /// can reserve bytes now.
+    /// Requests a turn for the connection: a share of the bytes that become free next (module
+    /// `turns`). Returns false, and requests nothing, if the connection can reserve bytes now.
     pub(crate) fn wait(&self, seat: Seat) -> bool {
         let mut state = self.shared.state.lock();
         let was_idle = !state.budget.has_waiting();
@@ -126,8 +128,8 @@ impl ByteBudget {
         waits
     }
 
-    /// Returns the use of the budget. Begins no turn, because the calling thread may have an
-    /// ordinary priority.
+    /// Returns the use of the budget. Unlike the other methods, it gives no waiting connection its
+    /// turn (module `turns`), because the caller may have an ordinary priority.
     pub(crate) fn counts(&self) -> BudgetCounts {
         self.shared.state.lock().budget.counts((self.shared.clock)())
     }
@@ -152,9 +154,9 @@ impl Shared {
         }
     }
 
-    /// Makes the kernel report the unread bytes of the connections whose turns have begun. The lock
-    /// is released before each report, because dropping the last pointer to a connection calls
-    /// [`ByteBudget::leave`].
+    /// Makes the kernel report the unread bytes of the connections whose turns have begun (module
+    /// `turns`). The lock is released before each report, because dropping the last pointer to a
+    /// connection calls [`ByteBudget::leave`].
     fn report<'a>(&'a self, mut state: PiMutexGuard<'a, State>) {
         while let Some(connection) = state.budget.next_report() {
             drop(state);
@@ -171,8 +173,8 @@ impl Drop for ByteBudget {
         let Some(thread) = self.thread.take() else { return };
         self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
-        // The thread runs this function itself, and cannot join itself, if it dropped the last
-        // pointer to a connection.
+        // If the thread itself has dropped the last pointer to a connection, it runs this function.
+        // A thread cannot join itself.
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }

@@ -26,8 +26,9 @@ const MAX_RING_FRAMES: u32 = 32_768;
 /// Bytes of a full segment over IPv4 at an MTU of 1,500, with timestamps.
 const PACKET_PAYLOAD: u32 = 1_448;
 
-/// Time in nanoseconds. Best effort may receive the bytes of this time at once after a pause. TCP
-/// needs such a burst: a sender learns of a loss only after several packets.
+/// The burst of best effort, as a time in nanoseconds: after a pause, best effort may receive the
+/// bytes of this time at once. TCP needs such a burst, because a sender learns of a loss only after
+/// several packets.
 const BEST_EFFORT_BURST: Nanos = 20_000_000;
 
 /// Default of [`RioConfig::journal_folder`].
@@ -254,7 +255,8 @@ impl RioConfig {
         self
     }
 
-    /// Sets [`admission`](field@Self::admission): the transport refuses streams that do not fit.
+    /// Sets [`admission`](field@Self::admission). The transport then refuses streams that do not
+    /// fit, unless [`is_advisory`](field@StreamAdmission::is_advisory) is true.
     #[must_use]
     pub fn admission(mut self, admission: StreamAdmission) -> Self {
         self.admission = Some(admission);
@@ -273,10 +275,11 @@ impl RioConfig {
     ///
     /// If [`receive_buffer_size`](field@Self::receive_buffer_size) is `None`, the size is at least
     /// 131,072 and at most 16,777,216. Within these bounds, a guaranteed stream's connection has
-    /// room for the bytes or full packets of two periods: peers send while those of one period wait
-    /// for the reader. If periods are shorter than 10 ms, the room is for the periods within 10 ms
-    /// and one more. Each byte counts twice: the kernel charges up to four times the bytes of a
-    /// frame to a buffer, and doubles the configured size.
+    /// room for the bytes or full packets of two periods, because peers send new bytes while the
+    /// bytes of one period wait for the reader. If periods are shorter than 10 ms, the buffer has
+    /// room for the periods within 10 ms and one more. The size is twice the number of these bytes:
+    /// the kernel doubles the configured size, but charges up to four times the bytes of a frame to
+    /// the buffer.
     #[must_use]
     pub fn receive_buffer_size_of(&self, class: IoClass) -> u32 {
         const DELAY: Duration = Duration::from_millis(10);

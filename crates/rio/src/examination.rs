@@ -112,7 +112,7 @@ fn socket_findings() -> Vec<FeatureFinding> {
 }
 
 /// Examines the features of [`FeatureLevel::KernelPriorities`]. The level needs receive threads or
-/// transmit classes, so neither of the two is `is_needed`.
+/// transmit classes, so `is_needed` is false in the findings of both.
 fn priority_findings(name: &str) -> Vec<FeatureFinding> {
     let of = |feature, state, remedy| finding(FeatureLevel::KernelPriorities, feature, state, remedy);
     let optional = |one: FeatureFinding| FeatureFinding { is_needed: false, ..one };

@@ -20,7 +20,7 @@ use corelane_sched::task::Nanos;
 /// A set of features that are in use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FeatureLevel {
-    /// Plain TCP.
+    /// Plain TCP, without features of real-time I/O.
     #[default]
     PlainTcp,
     /// Budgets and options of sockets. Needs no capability.
@@ -290,8 +290,8 @@ pub struct FeatureController {
     skipped: u8,
     running: Option<FeatureAction>,
     probe_at: Nanos,
-    /// True from the moment at which a probe finds the program detached, until its step has been
-    /// undone.
+    /// True from the moment at which a probe finds the steering program detached, until the step
+    /// [`FeatureStep::SteeringProgram`] has been undone.
     is_program_lost: bool,
     /// The last failure. The controller does not try the level of the failed step before
     /// `retry_at`.
@@ -388,8 +388,8 @@ impl FeatureController {
         Some(action)
     }
 
-    /// Returns the time of the next probe or retry. After [`poll`](Self::poll) has returned `None`,
-    /// it has no action before this time, unless a result or a request arrives earlier.
+    /// Returns the time of the next probe or retry. A caller to whom [`poll`](Self::poll) has
+    /// returned `None` needs to call it again only at this time, or after a result or a request.
     #[must_use]
     pub fn next_action_at(&self, now: Nanos) -> Nanos {
         let retry_at = self.failure.map(|failure| failure.retry_at).filter(|retry_at| *retry_at > now);
@@ -444,7 +444,8 @@ impl FeatureController {
         let bit = 1_u8.checked_shl(u32::try_from(self.done).unwrap_or(u32::MAX)).unwrap_or(0);
         self.skipped = if is_skipped { self.skipped | bit } else { self.skipped & !bit };
         self.done += 1;
-        // The controller has reached the level of the last failure, or a higher one.
+        // A failure is over when the controller has reached the level of the failed step, or a
+        // higher one.
         if self.failure.is_some_and(|failure| self.done >= failure.level.steps()) {
             self.failure = None;
             self.retry = self.timing.first_retry;

@@ -252,8 +252,7 @@ impl<'f> TcpPacket<'f> {
     }
 
     /// Returns true if the checksum field has only the sum of the pseudo header (RFC 9293, section
-    /// 3.1). The sender then has left the checksum to its network card, and the packet has passed
-    /// no network card.
+    /// 3.1). Such a packet has not passed a network card: its sender left the checksum to the card.
     pub(crate) fn has_partial_checksum(&self) -> bool {
         let addresses = if self.header_length == IPV4_HEADER_BYTES { 12..20 } else { 8..40 };
         let words = self.bytes.get(addresses).unwrap_or_default().chunks_exact(2);

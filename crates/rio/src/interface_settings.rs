@@ -51,7 +51,8 @@ fn shown_interfaces(folder: &Path) -> io::Result<BTreeMap<String, u32>> {
     let mut shown = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // The folder of the bonding driver also has a file that is no interface.
+        // With the bonding driver, the folder also has the file `bonding_masters`, which is not an
+        // interface.
         let Ok(text) = fs::read_to_string(entry.path().join("ifindex")) else { continue };
         shown.insert(entry.file_name().to_string_lossy().into_owned(), text.trim().parse().unwrap_or(0));
     }
@@ -71,8 +72,8 @@ mod tests {
 
     use super::*;
 
-    /// The loopback interface has the number 1 in each namespace. Fails if equal numbers count as
-    /// one namespace.
+    /// Fails if one interface with an equal number counts as proof of the same namespace: the
+    /// loopback interface has the number 1 in each namespace.
     #[test]
     fn settings_are_those_of_the_threads_own_network_namespace() {
         if let Some(name) = process::missing_namespace_capability() {

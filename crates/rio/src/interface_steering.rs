@@ -36,7 +36,8 @@ pub(crate) struct InterfaceSteering {
     ports: Mutex<BTreeMap<u16, u32>>,
     unused_streams: Mutex<Vec<StreamId>>,
     connections: Mutex<ConnectionOwners>,
-    /// The interface that can have rings, and the sizes of its rings.
+    /// The interface that can have rings, and the sizes of its rings; `None` if no stream gets
+    /// rings.
     rings_of: Option<(String, RingSizes)>,
     rings: Mutex<Rings>,
 }
@@ -44,7 +45,8 @@ pub(crate) struct InterfaceSteering {
 /// The rings of streams with a budget in packets.
 #[derive(Debug, Default)]
 struct Rings {
-    /// Dropped before `open`, because the threads use the receive queues of `open`.
+    /// The protocol threads of the streams with rings. They are dropped before `open`, because they
+    /// use the receive queues of `open`.
     threads: BTreeMap<StreamId, ProtocolThread>,
     /// `None` while no stream has rings.
     open: Option<PacketRings>,
@@ -172,7 +174,8 @@ impl InterfaceSteering {
         self.program.set_delivery(id, StreamDelivery { delivery: Delivery::Thread, max_receive_context_rate: None })
     }
 
-    /// Makes the program drop frames that belong to no stream, if they are above `ceiling`.
+    /// Limits frames that belong to no stream to `ceiling` in total. The XDP program drops the
+    /// frames above it.
     pub(crate) fn set_best_effort_ceiling(&self, ceiling: ByteRate) -> Result<(), SteeringError> {
         self.program.set_best_effort_ceiling(Some(ceiling))
     }
@@ -260,7 +263,7 @@ impl Rings {
     }
 }
 
-/// A stream in the tables until the value is dropped.
+/// The entry of a stream in the steering tables. Dropping the value removes the entry.
 #[derive(Debug)]
 pub(crate) struct SteeredStream {
     steering: Arc<InterfaceSteering>,
@@ -339,7 +342,7 @@ impl SteeredStream {
     ) -> Result<Option<SteeredConnection>, SteeringError> {
         let Some(key) = ConnectionKey::new(remote, local) else { return Ok(None) };
         // The kernel does not deliver a packet from a TUN device to a link-local address of another
-        // interface.
+        // interface. So the connection stays best effort.
         let is_link_local = matches!(local.ip(), IpAddr::V6(address) if address.is_unicast_link_local());
         if self.is_for_rings && is_link_local {
             return Ok(None);
@@ -366,14 +369,15 @@ impl Drop for SteeredStream {
         rings.threads.remove(&self.id);
         rings.close_unused();
         drop(rings);
-        // If a call fails, an entry or a thread remains that no connection uses.
+        // Errors are ignored: if a call fails, an entry or a thread remains that no connection
+        // uses.
         let _ = program.set_delivery(self.id, StreamDelivery::default());
         let _ = program.stop_thread(self.id, self.core);
         self.steering.unused_streams.lock().push(self.id);
     }
 }
 
-/// The rule of a port until the value is dropped.
+/// A use of the steering rule of a local port. Dropping the last use of a port removes its rule.
 #[derive(Debug)]
 pub(crate) struct SteeredPort {
     steering: Arc<InterfaceSteering>,
@@ -398,7 +402,7 @@ impl Drop for SteeredPort {
     }
 }
 
-/// A connection in the tables until the value is dropped.
+/// The entry of a connection in the steering tables. Dropping the value removes the entry.
 #[derive(Debug)]
 pub(crate) struct SteeredConnection {
     key: ConnectionKey,
@@ -415,7 +419,8 @@ impl Drop for SteeredConnection {
         let mut owners = steering.connections.lock();
         if owners.by_key.get(&self.key) == Some(&self.number) {
             owners.by_key.remove(&self.key);
-            // An error leaves an entry for a connection that has ended.
+            // An error leaves the entry of a connection that has ended, which only occupies a place
+            // in the table.
             let _ = steering.program.remove_connection(&self.key);
         }
     }

@@ -37,7 +37,8 @@ pub(crate) struct PrioritizedStream {
 pub(crate) struct KernelPriorities {
     name: String,
     index: u32,
-    /// The error is the reason why sysfs cannot be used. The interface then has no receive threads.
+    /// The settings in sysfs, or the reason why sysfs cannot be used. Without sysfs, the interface
+    /// gets no receive threads.
     settings: Result<InterfaceSettings, String>,
     netlink: Netlink,
     journal: File,
@@ -200,8 +201,8 @@ impl KernelPriorities {
         self.state.lock().lack.clone()
     }
 
-    /// The first result is true if the value has started receive threads, the second if the
-    /// interface has transmit classes of this value.
+    /// Returns two results: whether this value has started receive threads, and whether the
+    /// interface has the transmit classes of this value.
     pub(crate) fn features(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.receive.is_some(), state.classes.is_some())
@@ -247,7 +248,8 @@ impl Drop for KernelPriorities {
             return;
         }
         let _ = io::Seek::seek(&mut &self.journal, io::SeekFrom::Start(0));
-        // A setting that cannot be restored, for example of a removed interface, has no remedy.
+        // A setting that cannot be restored, for example because the interface was removed, stays
+        // as it is.
         let _ = self.restore_earlier();
         let _ = fs::remove_file(&self.path);
     }
@@ -267,8 +269,8 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// Makes the folder of journals if it does not exist.
 ///
 /// # Errors
-/// If the folder cannot be made, or if another user owns it or can write into it, and could replace
-/// journals.
+/// If the folder cannot be made, or if another user owns it or can write into it, because this user
+/// could replace journals.
 fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
@@ -279,8 +281,9 @@ fn own_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens and locks a journal. A predecessor removes its journal at its end, so the file that is
-/// locked can be one that has no name any more. The function then opens the journal again.
+/// Opens and locks a journal. The owner of a journal removes the file when it ends, perhaps between
+/// the opening and the locking. The locked file then has no name any more, and the function opens
+/// the journal again.
 ///
 /// A descriptor for reading is enough to lock a file, so no other user may open a journal.
 fn lock(folder: &Path, path: &Path) -> Result<File, TryLockError> {

@@ -35,7 +35,8 @@ pub(crate) fn interface_state(name: &str) -> InterfaceState {
 
 struct State {
     controller: FeatureController,
-    /// The program, which stays loaded while the level changes; `None` until it is first loaded.
+    /// The steering program, which stays loaded while the level changes; `None` until it is first
+    /// loaded.
     steering: Option<Arc<InterfaceSteering>>,
     /// The kernel priorities of the interface; `None` unless the step [`FeatureStep::Journal`] is
     /// in place.
@@ -204,8 +205,8 @@ impl LevelControl {
         }
         state.controller.set_requested(FeatureLevel::PlainTcp);
         state.thread_number += 1;
-        // A later ORB may store its own thread as soon as the lock is released, so this thread is
-        // taken before.
+        // A later ORB may store its own thread as soon as the lock is released, so the thread to
+        // join is taken before.
         let thread = state.thread.take();
         drop(state);
         self.changed.notify_all();
@@ -251,8 +252,8 @@ impl LevelControl {
     }
 
     /// Reports the changes of the level to the handler. One thread at a time calls the handler,
-    /// without the lock. It also reports the changes that other threads and the handler itself
-    /// cause during the call.
+    /// without the lock. The calling thread also reports the changes that other threads and the
+    /// handler itself cause during the call.
     fn report_changes(&self) {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_reporting, true) {

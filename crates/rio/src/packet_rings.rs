@@ -23,8 +23,8 @@ const TUN_NAME: &str = "rio-in%d";
 /// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs.
 /// Without an address the kernel's loose check of source addresses would discard all packets.
 const TUN_ADDRESS: [u8; 4] = [192, 0, 0, 8];
-/// Maximum time for which the opening of a queue waits until the kernel has released its earlier
-/// socket.
+/// Maximum time for which the opening of a queue waits until the kernel has released the queue's
+/// earlier socket.
 const MAX_RELEASE: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, ip.h.
@@ -70,7 +70,7 @@ impl PacketRings {
         let rings = (0..sizes.streams).map(|_| of_stream);
         let fill_entries = fill_ring_frames(rings).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = XdpFrameMemory { frames, frame_size: RING_FRAME_SIZE, fill_entries };
-        // The steering tables have no further queues: frames of such queues are best effort.
+        // The steering tables have no further queues, so frames of further queues are best effort.
         let queues = (0..receive_queues(name)?.min(QUEUES.into()))
             .map(|queue| open_queue(interface, queue, memory).map(Arc::new));
         let queues = queues.collect::<io::Result<Vec<_>>>()?;

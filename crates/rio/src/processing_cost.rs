@@ -11,14 +11,15 @@ use corelane_sys::{poll, usage};
 
 use crate::admission::ProcessingCost;
 
-/// Number of packets that are measured together. TCP sends as many at the beginning of a
-/// connection without an acknowledgement (RFC 6928 permits ten).
+/// Number of packets that are measured together. TCP sends them without waiting for an
+/// acknowledgement, even at the beginning of a connection (RFC 6928 permits ten).
 const BATCH: u32 = 8;
 const BATCHES: usize = 400;
 const SLEEPS: usize = 100;
 /// Payload in bytes of the packets whose time is [`ProcessingCost::per_packet`].
 const SHORT: usize = 16;
-/// Payload in bytes of longer packets. The difference of the times is the cost of the bytes.
+/// Payload in bytes of the longer packets. The additional time of a longer packet is the cost of
+/// its additional bytes.
 const LONG: usize = 1_040;
 /// Time for which the thread sleeps while [`ProcessingCost::per_period`] is measured.
 const SLEEP: Duration = Duration::from_micros(200);

@@ -1,8 +1,9 @@
 //! The protocol thread of a stream with a budget in packets.
 //!
 //! The thread takes frames from the stream's rings and writes their packets into the TUN device.
-//! The kernel's IP and TCP run in that call, so in this thread, at its priority and on its core.
-//! When the budget of a period is used up, the thread sleeps until the next period begins.
+//! The kernel runs IP and TCP within the call that writes: in this thread, at its priority and on
+//! its core. When the budget of a period is used up, the thread sleeps until the next period
+//! begins.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -112,7 +112,8 @@ impl ByteRate {
         if due_at - now > self.tolerance {
             return false;
         }
-        // The program cannot saturate. A frame whose time overflows has 4 GiB.
+        // The sum wraps, because the XDP program cannot saturate. Even at one byte per second, only
+        // a frame of more than 281,000 bytes overflows.
         *state = due_at.wrapping_add(bytes.wrapping_mul(self.byte_cost) >> Self::COST_PLACES);
         true
     }
@@ -214,7 +215,8 @@ mod tests {
         #[test]
         fn frames_below_the_ceiling_are_all_granted(rate in 1_000_u64..10_000_000_000, bytes in 60_u64..9_000) {
             let ceiling = ByteRate::new(NonZeroU64::new(rate).unwrap(), 0);
-            // The cost is rounded up to a part of a nanosecond for each byte.
+            // The cost of a byte is rounded up, so a frame can take a nanosecond longer than its
+            // bytes.
             let gap = (bytes * 1_000_000_000).div_ceil(rate) + 1;
             let mut state = 0;
             for frame in 1..50 {

@@ -311,8 +311,8 @@ impl StatusServer {
     pub(crate) fn start(text: impl Fn() -> StatusText + Send + 'static) -> io::Result<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        // Processes of different PID namespaces can have the same number, and any user can take a
-        // name that is known in advance.
+        // Without a random suffix, processes of different PID namespaces could need the same name,
+        // and any user could take the name in advance.
         let suffix = process::random_number()?;
         let name = format!("{NAME}{}/{number}-{suffix:016x}", process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;

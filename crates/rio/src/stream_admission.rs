@@ -33,9 +33,9 @@ const HEADER_BYTES: u32 = 72;
 pub struct StreamAdmission {
     /// The resources that the streams share.
     pub resources: StreamResources,
-    /// Number of bytes of a stream that admission assumes in each packet. Nothing makes the peers
-    /// fill their packets: shorter packets cost more than admission counts. Default: 1,428, full
-    /// segments of an interface with an MTU of 1,500.
+    /// Number of bytes of a stream that admission assumes in each packet. Peers may send shorter
+    /// packets, which cost more than admission counts. Default: 1,428, full segments of an
+    /// interface with an MTU of 1,500.
     pub packet_payload: u32,
     /// Maximum time in nanoseconds for which the receive context keeps the kernel thread of a
     /// stream from running. Default: 0.
@@ -111,7 +111,7 @@ pub(crate) struct AdmittedStreams {
     state: Arc<Mutex<StreamAdmissionState>>,
 }
 
-/// The place of an admitted stream until the value is dropped.
+/// The place of an admitted stream. Dropping the value frees the place.
 #[derive(Debug)]
 pub(crate) struct AdmittedStream {
     stream: u32,
@@ -204,7 +204,8 @@ impl AdmittedStreams {
     }
 }
 
-/// Returns the largest amount up to `wanted` that fits: more never removes a violation.
+/// Returns the largest amount up to `wanted` that fits. The search by halves needs that a larger
+/// amount never removes a violation.
 fn largest_fitting(wanted: u32, fits: impl Fn(u32) -> bool) -> Option<u32> {
     let is_admitted = |amount: u64| u32::try_from(amount).is_ok_and(&fits);
     find_largest(1, wanted.max(1).into(), is_admitted).and_then(|amount| u32::try_from(amount).ok())
@@ -254,7 +255,8 @@ mod tests {
         let admitted = AdmittedStreams::new(StreamAdmission::new(resources));
         let refusal = admitted.admit(1, &io, &transport).unwrap_err();
         assert_eq!(refusal.bound, ViolatedBound::Memory { needed, available: needed - 1 });
-        // The receive buffer has four bytes for each byte of the budget, so one byte less fits.
+        // The available memory is one byte too small. The receive buffer has four bytes for each
+        // byte of the budget, so a budget with one byte less fits.
         assert_eq!(refusal.admissible_bytes, Some(399_999));
     }
 

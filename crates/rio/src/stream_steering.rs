@@ -142,7 +142,7 @@ impl StreamSteering {
     }
 
     /// Adds the entries that the tables lack. `open` makes the stream's entry and its kernel
-    /// thread. It runs without the lock, which each new connection of the stream takes.
+    /// thread. `open` runs without the lock, which each new connection of the stream takes.
     fn attach_with(&self, open: impl FnOnce() -> Result<(SteeredStream, Option<String>), SteeringError>) {
         let mut state = self.state.lock();
         if state.is_opening {
@@ -199,8 +199,8 @@ impl StreamSteering {
         self.place()?.packet_counts()
     }
 
-    /// Returns the place of the stream, for calls without the lock: the kernel may need a moment to
-    /// open rings.
+    /// Returns the place of the stream, with which the caller makes calls after the lock is
+    /// released. The kernel may need a moment to open rings.
     fn place(&self) -> Option<StreamPlace> {
         self.state.lock().stream.as_ref().map(SteeredStream::place)
     }
@@ -217,7 +217,8 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::QuotaExceeded
 }
 
-/// A port or a connection of a stream until the value is dropped.
+/// A port or a connection of a stream with its entry in the steering tables. Dropping the value
+/// removes the entry.
 pub(crate) struct SteeringMember {
     steering: Arc<StreamSteering>,
     number: u64,

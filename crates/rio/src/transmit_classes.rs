@@ -1,8 +1,8 @@
 //! Transmit classes: the queueing discipline HTB with a transmit class for each stream (tc-htb(8)).
 //!
 //! Packets leave in the order of the priorities of their transmit classes. A stream's sockets
-//! choose theirs by `SO_PRIORITY`; packets of all other sockets are in the transmit class of best
-//! effort.
+//! choose the stream's transmit class by `SO_PRIORITY`; packets of all other sockets are in the
+//! transmit class of best effort.
 //!
 //! The number of the discipline marks it as one of real-time I/O, so a later process finds and
 //! removes the discipline that a killed process has left.

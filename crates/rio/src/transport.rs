@@ -87,8 +87,8 @@ type StreamList = Mutex<Vec<Weak<StreamState>>>;
 
 pub(crate) struct StreamState {
     number: u32,
-    /// The stream's place among the admitted streams, until it is dropped. `None` without
-    /// admission, or if admission is advisory and refuses the stream.
+    /// The stream's place among the admitted streams. Dropping this value frees the place. `None`
+    /// without admission, or if admission is advisory and refuses the stream.
     _admitted: Option<AdmittedStream>,
     refusal: Option<StreamNotAdmitted>,
     io: IoProperties,
@@ -501,7 +501,8 @@ impl Transport for RioTransport {
         let stream = self.open_stream(io, true)?;
         let properties = fixed(&self.config, io.class, &ConnectionProperties::default());
         inner.set_properties(&properties)?;
-        // Connections inherit the size, from which the kernel derives the scale of their windows.
+        // Accepted connections inherit the size of the listener's receive buffer, from which the
+        // kernel derives the scale of their windows.
         force_receive_buffer(inner.readiness_descriptor(), &properties);
         if let Some(core) = io.cores.filter(|cores| cores.len() == 1).and_then(|cores| cores.iter().next()) {
             socket::set_incoming_core(inner.readiness_descriptor(), core)?;
@@ -573,7 +574,7 @@ impl StreamState {
     }
 }
 
-/// One of the `max_connections` places of a stream, which is free again when the value is dropped.
+/// One of the `max_connections` places of a stream. Dropping the value frees the place.
 pub(crate) struct ConnectionSlot(Arc<StreamState>);
 
 impl ConnectionSlot {

@@ -12,8 +12,8 @@ use corelane_sched::task::Nanos;
 
 use crate::budget::BudgetState;
 
-/// Lower bound in bytes of a share when free bytes are divided, if the budget has as many bytes.
-/// The last turn of a period may be shorter.
+/// Minimum number of bytes of a turn; for a smaller budget, all its bytes are the minimum. The last
+/// turn of a period may be shorter.
 const MIN_TURN: usize = 1_024;
 
 /// Index of a connection in a [`SharedBudget`].
@@ -104,7 +104,7 @@ impl<C: Clone> SharedBudget<C> {
             Some(vacant) => *vacant = place,
             None => self.places.push(place),
         }
-        // Later calls, on real-time threads, then allocate no memory.
+        // Reserves memory for all places, so that later calls on real-time threads allocate none.
         self.vacant.reserve(self.places.len());
         self.begun.reserve(self.places.len());
         Seat(index)
@@ -209,8 +209,8 @@ impl<C: Clone> SharedBudget<C> {
         self.budget.budget()
     }
 
-    /// Returns the use of the budget. Begins neither a period nor turns, so `period_bytes` is 0
-    /// after the end of the current period.
+    /// Returns the use of the budget. Unlike the other methods, it begins neither a period nor
+    /// turns, so `period_bytes` is 0 after the end of the current period.
     pub(crate) fn counts(&self, now: Nanos) -> BudgetCounts {
         let period_bytes = if now < self.next_period_at() { self.counts.period_bytes } else { 0 };
         BudgetCounts {

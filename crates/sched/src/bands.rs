@@ -101,7 +101,7 @@ impl PriorityBands {
         self.0.iter().copied().find(|band| band.contains(priority))
     }
 
-    /// Returns all bands.
+    /// Returns all bands, in the order in which they were given.
     #[must_use]
     pub fn as_slice(&self) -> &[PriorityBand] {
         &self.0

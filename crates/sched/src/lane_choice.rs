@@ -55,7 +55,7 @@ impl PriorityModel {
 /// Value of a `PriorityModelPolicy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PriorityModelPolicy {
-    /// The priority model.
+    /// The side that determines the priority of a request.
     pub model: PriorityModel,
     /// The priority of objects without a priority (server declared), or for clients that send none
     /// (client propagated).

@@ -49,7 +49,7 @@ impl ArrivalPattern {
 /// A system of tasks and cores to simulate.
 #[derive(Clone, Debug)]
 pub struct SimulatedSystem {
-    /// The tasks.
+    /// The timing of each task. Other fields name a task by its index here.
     pub tasks: Vec<Timing>,
     /// The priority level of each task; 0 is the most urgent. A task without an entry has its index
     /// as its level.
@@ -58,7 +58,7 @@ pub struct SimulatedSystem {
     pub arrivals: Vec<ArrivalPattern>,
     /// The assignment of jobs to cores.
     pub cores: CoreAssignment,
-    /// The scheduling rule.
+    /// The order in which ready jobs run.
     pub rule: SchedulingRule,
     /// Execution time that the simulator adds to each job as overhead.
     pub overhead: Nanos,

@@ -156,7 +156,7 @@ pub enum Criticality {
 /// A task that admission may accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The task's identifier.
+    /// The identifier, unique in a task set.
     pub id: TaskId,
     /// The task's timing in nanoseconds.
     pub timing: Timing,

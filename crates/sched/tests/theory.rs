@@ -285,8 +285,8 @@ fn with_interference(mut system: SimulatedSystem, machine: &Machine, random: &mu
     let CoreAssignment::Partitioned(cores) = &mut system.cores else { panic!("a partitioned system") };
     for (place, core) in machine.cores.iter().enumerate() {
         for timing in &core.interference {
-            // The simulator adds the overhead to every job, and the analysis only to jobs of tasks.
-            // So this job is simulated without the overhead.
+            // The simulator adds the overhead to every job, the analysis only to jobs of tasks. So
+            // the overhead is subtracted from this job first.
             system.tasks.push(Timing { execution: timing.execution - system.overhead, ..*timing });
             system.levels.push(0);
             system.arrivals.push(ArrivalPattern { offset: 0, seed: Some(random.next_u64()), max_delay: 0 });

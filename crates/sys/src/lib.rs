@@ -22,8 +22,8 @@
 mod io;
 mod observe;
 mod sync;
-// The two modules are not named like their folders, because the crate exports modules named
-// `memory` and `thread`.
+// `memory_folder` and `thread_folder` are not named like their folders, because the crate exports
+// modules named `memory` and `thread`.
 #[path = "memory/mod.rs"]
 mod memory_folder;
 #[path = "thread/mod.rs"]

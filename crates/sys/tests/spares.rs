@@ -38,7 +38,7 @@ fn large_messages_reuse_cached_regions() {
         scope.spawn(|| assert_eq!(calls(|| drop(filled(LARGE * 3 / 4, spares))), 0));
     });
 
-    // A cached region has committed memory before bytes arrive: the whole region.
+    // The whole of a cached region counts as committed memory, even before bytes arrive.
     let again = buffer(LARGE, spares);
     assert_eq!((again.committed_bytes(), again.len(), spares.cached_bytes()), (LARGE, 0, 0));
     assert_eq!(buffer(LARGE, spares).committed_bytes(), 0);
@@ -69,7 +69,7 @@ fn large_messages_reuse_cached_regions() {
     drop(filled(64 * LARGE + 100, spares));
     assert_eq!(spares.cached_bytes(), 64 * LARGE + 100);
 
-    // Fails if two threads get one region.
+    // Fails if two threads get the same region.
     spares.evict_unused();
     spares.evict_unused();
     thread::scope(|scope| {

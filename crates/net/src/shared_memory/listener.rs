@@ -118,8 +118,7 @@ impl RingListener {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
         let rings = match RingPair::open(memory.as_fd(), sizes) {
-            // Closing the descriptor does not block while the memory is mapped, so this thread
-            // closes it.
+            // This thread closes the descriptor, which does not block while the memory is mapped.
             Ok(rings) => rings,
             Err(error) => {
                 deferred_close::close(memory);

@@ -191,7 +191,8 @@ struct PeerMonitorShared {
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
-    /// Changed under the lock `peers`.
+    /// Fixed priority of the monitor's thread; 0 for the ordinary class. Changed under the lock
+    /// `peers`.
     priority: AtomicU8,
     thread: OnceLock<Tid>,
     peers: PiMutex<MonitoredPeers>,

@@ -47,13 +47,14 @@ pub(super) struct RingStream {
     write_ended: AtomicBool,
     /// True after [`ShutdownDirection::Both`] or an error of the peer.
     shut_down: AtomicBool,
-    /// Number of requests for the bell since its bytes were last read, approximately.
+    /// Approximate number of requests for the bell since the bell's bytes were last read.
     bell_requests: AtomicU32,
     /// Set while a writer with [`WaitLimit::Now`] that found no room waits for the edge that
     /// reports room.
     wants_room: AtomicBool,
     /// Locked while a thread reads the bell's bytes, requests room, or withdraws the request after
-    /// a write. `limit_bell_bytes` withdraws a forgotten request without the lock.
+    /// a write. `limit_bell_bytes` withdraws the request of a writer that no longer waits, without
+    /// the lock.
     bell: PiMutex<()>,
     /// True while a thread polls through [`PolledInput`].
     pub(super) is_polled: AtomicBool,
@@ -175,8 +176,8 @@ impl RingStream {
     #[cold]
     fn limit_bell_bytes(&self, asked: u32) {
         if asked >= 2 * MAX_BELL_REQUESTS {
-            // A writer that waits for an edge gets it long before so many requests for the bell, so
-            // the writer has forgotten this request for room.
+            // The edge that reports room comes long before so many requests for the bell. So the
+            // writer that requested room no longer waits for the edge.
             self.wants_room.store(false, Ordering::Relaxed);
         }
         self.drain_bell();

@@ -252,7 +252,7 @@ prop_compose! {
 /// deferrable budget counts from the moment at which packets arrive, which can be late in a period.
 fn simulated(tasks: &[CoreTask]) -> (Vec<Timing>, Vec<u32>) {
     let timing = |task: &CoreTask| match (task.priority, task.task) {
-        // Packets in the receive context have no deadline.
+        // Packets in the receive context have no deadline, so the simulator gets a long one.
         (RECEIVE_CONTEXT, _) => task.for_others.with_deadline(1_000 * MS),
         (_, AdmissionTask::Stream(_)) => {
             task.for_others.with_deadline(task.own.deadline.saturating_add(task.for_others.jitter))

@@ -42,7 +42,7 @@ enum RegisterValue {
     FrameEnd,
     Stack(i64),
     Table(usize),
-    /// `offset` bytes into the value at index `place` of a table.
+    /// An address `offset` bytes into the value at index `place` of a table.
     Entry {
         table: usize,
         place: usize,

@@ -15,7 +15,7 @@ use crate::frame::ConnectionKey;
 const PORTS: u32 = 1 << 16;
 /// Size in bytes of an index, and of a 32-bit number.
 const WORD: usize = 4;
-/// Size in bytes of the state of a cap.
+/// Size in bytes of the state of a cap: the time at which the next packet is due.
 const LIMIT_SIZE: usize = 8;
 
 /// An error of the steering program or its tables.
@@ -82,7 +82,7 @@ pub struct LoadedSteeringProgram {
     streams: Map,
     counts: Map,
     rings: Map,
-    /// Array of the maps in `threads_of`, for the program.
+    /// Array of the maps in `threads_of`, in which the program looks up the map of a stream.
     _threads: Map,
     /// CPUMAP of each stream, with at most one thread for each processor.
     threads_of: Vec<Map>,

@@ -51,7 +51,7 @@ pub const RING_FRAME_SIZE: u32 = 2048;
 pub struct StreamId(pub u16);
 
 impl StreamId {
-    /// Best effort: the stream of frames that no rule and no connection assigns to a stream.
+    /// Best effort, which gets the frames that no rule and no connection assigns to another stream.
     pub const BEST_EFFORT: Self = Self(0);
 }
 

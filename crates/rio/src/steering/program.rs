@@ -166,9 +166,9 @@ impl ProgramWriter {
         self.asm.jump_if(Condition::Greater, R9, R5, best_effort);
         self.asm.compute(Arithmetic::Subtract, R9, constant(IPV4_HEADER_BYTES));
         self.tcp_header(TCP_BEHIND_IPV4);
-        // The short form of the key (`ConnectionKey::ipv4_bytes`). The addresses are one load and
-        // one store: the kernel compares keys by 8 bytes, and a load from two stores would wait for
-        // them.
+        // The short form of the key (`ConnectionKey::ipv4_bytes`). One load and one store of 8
+        // bytes copy both addresses. The kernel reads the key by 8 bytes, and a read of two shorter
+        // stores would have to wait for them.
         self.asm.load(Width::Double, R1, R7, IP + 12).store(Width::Double, R10, stack::KEY, R1);
         self.asm.load(Width::Word, R1, R7, TCP_BEHIND_IPV4).store(Width::Word, R10, stack::KEY + 8, R1);
     }
@@ -176,7 +176,7 @@ impl ProgramWriter {
     fn ipv6(&mut self) {
         let JumpLabels { pass, best_effort, .. } = self.labels;
         let tcp = self.asm.label();
-        // The shortest relevant packet has an ICMPv6 header.
+        // The shortest relevant packet is an IPv6 header with an ICMPv6 header of 4 bytes.
         self.need(ETHERNET_HEADER_BYTES + IPV6_HEADER_BYTES + 4);
         self.asm.load(Width::Byte, R1, R7, IP).compute(Arithmetic::ShiftRight, R1, 4);
         self.asm.jump_if(Condition::NotEqual, R1, 6, best_effort);
@@ -217,8 +217,8 @@ impl ProgramWriter {
         self.asm.load(Width::Half, R9, R7, tcp + 2).swap_network_order_16(R9);
     }
 
-    /// Looks up the stream for the key on the stack, in the given connection table, and the local
-    /// port in R9. Leaves the stream in R9.
+    /// Looks up the stream by the local port in R9 and, for accepted connections, by the key on the
+    /// stack in `connections`. Leaves the stream in R9.
     fn look_up_stream(&mut self, connections: MapSymbol) {
         let JumpLabels { best_effort, deliver, .. } = self.labels;
         let accepted = self.asm.label();

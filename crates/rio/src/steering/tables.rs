@@ -55,7 +55,7 @@ pub enum SteeringDecision {
     Drop,
 }
 
-/// The steering tables.
+/// The steering tables, with the counts of the streams and the states of the caps.
 #[derive(Clone, Debug)]
 pub struct SteeringTables {
     table_sizes: TableSizes,

@@ -47,8 +47,8 @@ fn packets_below_the_cap_are_processed_in_the_receive_context() {
             assert!(after.receive_context_frames > before.receive_context_frames + 1, "{after:?}");
             assert_eq!((after.queued_frames, after.undeliverable_frames), (0, 0));
             let others = transport.best_effort_frames().unwrap().undeliverable_frames;
-            // Frames of neighbour discovery are not counted. Otherwise only a few IPv6 reports use
-            // the link.
+            // Neighbour discovery counts nowhere, so the only frames of best effort are a few IPv6
+            // reports.
             assert!(others < best_effort.undeliverable_frames + 10, "{others} frames of best effort");
             assert!(transport.streams()[0].kernel_thread.is_some());
         }

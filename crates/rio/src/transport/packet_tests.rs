@@ -303,7 +303,7 @@ fn full_ring_of_a_stream_leaves_the_others_their_frames() {
             exchange(&*client, &*server, 50_000);
             assert_eq!((counts(0).processed, counts(1).lost), (1, 0));
             assert_eq!(transport.streams()[1].frame_counts.unwrap().undeliverable_frames, 0);
-            // Two streams have all rings.
+            // The first two streams have all rings that the configuration permits.
             let (_third, _) = listen(&transport, SERVER, &packets(1, HOUR));
             let third = transport.streams().remove(2);
             let lack = third.missing_feature_reason.unwrap();

@@ -203,8 +203,8 @@ fn a_connection_without_budget_is_not_readable_until_its_turn() {
     let other = accept(&*listener);
     NOW.fetch_add(10_000_000, Ordering::Relaxed);
     assert_eq!(transport.streams()[0].budget.unwrap().waiting_connections, 1);
-    // The query of the counts begins no turn. The first read of the stream in the next period
-    // begins turns.
+    // The query of the counts does not give the waiting connection its turn (module `turns`). The
+    // first read on the stream in the new period does.
     assert!(!is_readable(server.arrival_descriptor().unwrap()));
     assert_eq!(drain(&*other), 0);
     assert!(is_readable(server.arrival_descriptor().unwrap()));

@@ -313,7 +313,7 @@ impl CoreLoad {
     }
 
     /// Returns the levels that Audsley's algorithm finds if the deadline-monotonic order fails;
-    /// `None` if the order succeeds, or the algorithm finds none.
+    /// `None` if the deadline-monotonic order succeeds, or the algorithm finds no levels.
     fn searched(&self, timings: &[Timing], steps: &mut StepBudget) -> Option<Vec<u32>> {
         if !needs_search(timings) || self.meets_in_order(None, steps) {
             return None;

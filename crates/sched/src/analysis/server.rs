@@ -118,7 +118,8 @@ mod tests {
             let fits = |thousandths: &u64| aperiodic_stages_fit(&vec![Utilization(thousandths * 1_000_000); stages]);
             (1..1000).rev().find(fits).expect("some utilization fits")
         };
-        // The published bounds, rounded to the nearest, are .586/.382/.279/.219/.180.
+        // The published bounds are .586/.382/.279/.219/.180, rounded to the nearest; `cap` rounds
+        // down.
         assert_eq!([1, 2, 3, 4, 5].map(cap), [585, 381, 279, 219, 180]);
         assert!(!aperiodic_stages_fit(&[Utilization::ONE]));
         assert!(aperiodic_stages_fit(&[]));

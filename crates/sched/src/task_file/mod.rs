@@ -66,7 +66,7 @@ impl MachineDescription {
 /// The content of a task file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFile {
-    /// The machine.
+    /// The machine on which the tasks run.
     pub machine: MachineDescription,
     /// The tasks, in the order of the file.
     pub tasks: Vec<NamedTask>,

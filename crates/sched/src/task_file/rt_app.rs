@@ -16,7 +16,8 @@ const MICROSECOND: u64 = 1_000;
 /// Native priority of level 0 in a written file.
 const TOP_PRIORITY: u32 = 98;
 
-/// Properties of threads and phases that are not events.
+/// Properties of threads and phases that are not events, so the sum of the execution times ignores
+/// them.
 const IGNORED: [&str; 16] = [
     "comment",
     "dl-deadline",

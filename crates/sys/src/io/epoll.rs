@@ -21,7 +21,7 @@ impl Interest {
     pub const NONE: Self = Self(0);
     /// Bytes to read, a connection to accept, or the end of the stream.
     pub const READABLE: Self = Self(libc::EPOLLIN as u32);
-    /// Room to write.
+    /// There is room to write.
     pub const WRITABLE: Self = Self(libc::EPOLLOUT as u32);
     /// The peer closed at least its writing side.
     pub const HANG_UP: Self = Self(libc::EPOLLRDHUP as u32);
@@ -38,7 +38,7 @@ impl Interest {
     /// descriptor.
     pub const ONE_SHOT: Self = Self(libc::EPOLLONESHOT as u32);
 
-    /// Combines two interests.
+    /// Combines two interests: the set reports the events of both.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

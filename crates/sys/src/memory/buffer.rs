@@ -84,8 +84,9 @@ impl BufferStorage {
     /// `start` is at most the length. If the memory is lent, `start` is the length.
     #[inline]
     unsafe fn rest_mut(&mut self, start: usize) -> &mut [u8] {
-        // SAFETY: these are the owner's bytes, all initialised, and `&mut self` excludes other
-        // borrows. In lent memory, which cannot be written, the slice is empty.
+        // SAFETY: the caller guarantees that `start` is at most the length. So these are the
+        // owner's bytes, all initialised, and `&mut self` excludes other borrows. In lent memory,
+        // which cannot be written, the slice is empty.
         unsafe { slice::from_raw_parts_mut(self.octets.as_ptr().add(start), self.length - start) }
     }
 }
@@ -105,7 +106,7 @@ impl DerefMut for BufferStorage {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         assert!(!self.is_lent());
-        // SAFETY: the memory is not lent, so every index may be the start.
+        // SAFETY: 0 is at most the length, and the memory is not lent.
         unsafe { self.rest_mut(0) }
     }
 }

@@ -10,7 +10,7 @@ pub struct ValueParts<'v> {
     /// Address behind the last part.
     end: usize,
     is_gapless: bool,
-    /// Invariant in `'v`, so each part is borrowed for all of it.
+    /// Makes the type invariant in `'v`, so that each part is borrowed for the whole of `'v`.
     value: PhantomData<Cell<&'v mut [u8]>>,
 }
 

@@ -70,7 +70,7 @@ impl SealedFile {
     /// [`SealedOctets`] or [`LentFile`].
     #[must_use]
     pub fn containing(octets: &[u8]) -> Option<Arc<Self>> {
-        // Relaxed: a thread that has octets of a mapped file has seen its entry.
+        // Relaxed: a thread that has octets of a mapped file also sees the increment for this file.
         if MAPPED_COUNT.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -123,8 +123,8 @@ fn check(fd: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     if length == 0 || usize::try_from(status.st_size) != Ok(length) {
         return Err(wrong("the lent memory does not have the announced size"));
     }
-    // At an access to a byte without memory the kernel would have to provide a page, and would
-    // raise `SIGBUS` if it cannot.
+    // If a byte has no page, an access needs a new page, and raises `SIGBUS` if the kernel has
+    // none.
     if u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(BLOCK) < length as u64 {
         return Err(wrong("the lent memory has bytes without pages"));
     }
@@ -212,7 +212,7 @@ impl MappedFile {
     }
 
     fn start(&self) -> NonNull<u8> {
-        // SAFETY: the range is longer than its head.
+        // SAFETY: the range is longer than `head` bytes, so the result is inside the range.
         unsafe { self.range.start.add(self.head) }
     }
 }
@@ -247,8 +247,8 @@ impl SealableBuffer {
             // SAFETY: the name is a constant, NUL-terminated string.
             syscall::once(|| unsafe { libc::memfd_create(c"corelane-lent".as_ptr(), flags) })
         };
-        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it,
-        // so it is tried first.
+        // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand the
+        // flag, so the call with the flag is tried first.
         let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
         // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -315,7 +315,7 @@ impl fmt::Debug for SealedOctets {
     }
 }
 
-/// A sealed file that a peer has passed. Clones share it.
+/// A sealed file that a peer has passed. Clones share the file and its mappings.
 ///
 /// Up to `MAX_IDLE` mappings of the file are kept for further messages: a thread may still have the
 /// previous message when another thread gets the next one.
@@ -350,7 +350,7 @@ impl LentFile {
     /// the file. The bytes of the file are not copied.
     ///
     /// # Errors
-    /// `InvalidInput` if the head has more than [`MAX_HEAD`](Self::MAX_HEAD) bytes or the file has
+    /// `InvalidInput` if `head` has more than [`MAX_HEAD`](Self::MAX_HEAD) bytes or the file has
     /// fewer than `length`; otherwise if the process may have no further mapping.
     pub fn message(&self, head: [&[u8]; 2], length: usize) -> io::Result<Buffer> {
         let head_length = head[0].len().saturating_add(head[1].len());
@@ -368,7 +368,8 @@ impl LentFile {
                 MappedFile::register(range, page, Arc::clone(&self.0.file))
             }
         };
-        // SAFETY: the head is at least one page, which is at least `MAX_HEAD` bytes.
+        // SAFETY: at least one page (>= `MAX_HEAD` bytes) of the range lies before the file's first
+        // byte, and `head_length` <= `MAX_HEAD`. So the result stays inside the range.
         let start = unsafe { mapped.start().sub(head_length) };
         // SAFETY: the bytes from `start` to the file's bytes are writable, and this thread alone
         // owns the mapping. The slices do not overlap with it.

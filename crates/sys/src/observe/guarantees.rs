@@ -48,7 +48,7 @@ impl Guarantee {
                  container) contain the cores.",
         core_affinity,
     );
-    /// SCHED_DEADLINE is permitted.
+    /// Threads can have reservations of processor time (SCHED_DEADLINE).
     pub const DEADLINE_CLASS: Guarantee = Guarantee::new(
         "deadline-class",
         "Lanes can reserve processor time.",

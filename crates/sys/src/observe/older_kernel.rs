@@ -265,7 +265,7 @@ fn made_memory(flags: libc::c_uint) -> io::Result<()> {
 }
 
 fn probe_epoll_pwait2() -> io::Result<()> {
-    // SAFETY: no descriptor has this number, so the kernel reads nothing else.
+    // SAFETY: no descriptor has the number -1, so the kernel refuses the call and uses no address.
     syscall::once(|| unsafe { libc::syscall(libc::SYS_epoll_pwait2, -1, 0usize, 1, 0usize, 0usize, 0usize) })?;
     Ok(())
 }

@@ -209,7 +209,7 @@ impl TracedThread {
                     break;
                 }
             } else {
-                // An instruction always ends, at the latest by a signal.
+                // This wait ends soon: an instruction always ends, at the latest by a signal.
                 self.handle_stop(kinds, 0)?;
             }
         }
@@ -331,7 +331,7 @@ fn instruction_pointer(_: libc::pid_t) -> io::Result<u64> {
 /// mapped memory.
 fn octets(id: libc::pid_t, address: u64) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
-    // A word at an aligned address does not reach into the next page.
+    // A word at an aligned address does not reach into the next page, which may not be mapped.
     let first = address - address % WORD;
     let words = (0..3).map_while(|word| peek(libc::PTRACE_PEEKTEXT as _, id, (first + word * WORD) as usize).ok());
     words.flat_map(u64::to_ne_bytes).skip((address % WORD) as usize).take(MAX_INSTRUCTION_BYTES).collect()

@@ -22,7 +22,7 @@ use crate::shim::{self, const_unless_loom};
 pub enum LockScope {
     /// Threads that use one connection.
     Connection,
-    /// Threads of one lane, and threads of other lanes that hand requests over to it.
+    /// Threads of one lane, and threads of other lanes that hand requests over to this lane.
     Lane,
     /// Threads of all connections and lanes. Locks of the whole process have this scope, too.
     Orb,

@@ -242,8 +242,8 @@ impl LockWord {
     fn unlock(&self, tid: u32) {
         // Release: pairs with `try_lock` (rule `holder`).
         if self.0.compare_exchange(tid, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-            // Release: pairs with `lock` (rule `handed_over`). The kernel's next write continues
-            // its release sequence.
+            // Release: pairs with `lock` (rule `handed_over`). The kernel's next write of the word
+            // continues the release sequence that begins here.
             self.0.fetch_or(0, Ordering::Release);
             kernel::unlock(&self.0, tid);
         }

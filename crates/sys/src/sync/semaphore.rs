@@ -1,4 +1,4 @@
-//! POSIX's counting semaphore.
+//! POSIX's counting semaphore, which only benchmarks use.
 
 use std::cell::UnsafeCell;
 use std::fmt;

@@ -102,7 +102,7 @@ struct SlabSlot<T> {
 }
 
 struct SlabWriter {
-    /// First slot of the writer's list of vacant slots, which it has taken from `freed`.
+    /// First slot of the list of vacant slots that the writer has taken from `freed`.
     vacant: u32,
     unused: u32,
     live: u32,
@@ -278,7 +278,7 @@ impl<T> GenerationalSlab<T> {
                 self.vacate(index, slot, generation);
                 RetireResult::Taken(value)
             }
-            // A caller whose `get` failed was the last to leave and has claimed the value.
+            // The last user was a caller whose `get` failed. This caller has claimed the value.
             None => RetireResult::Deferred,
         }
     }

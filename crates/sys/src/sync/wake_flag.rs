@@ -136,7 +136,7 @@ mod models {
                     self.flag.clear();
                 }
             }
-            // The next thread must find the stop flag, so this thread wakes it.
+            // Another sleeping thread must find the stop flag too, so this thread wakes one.
             self.notify();
             done
         }

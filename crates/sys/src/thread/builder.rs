@@ -107,7 +107,7 @@ impl ThreadBuilder {
                 let _ = set_affinity(None, &cores);
             }
             // A panic before the report would leave the spawning thread waiting for ever, so the
-            // thread only sets its properties before it.
+            // thread does nothing but set its properties before the report.
             let prepared = prepare(affinity, scheduling);
             let _ = report.set(prepared.is_ok());
             drop(report);

@@ -375,7 +375,7 @@ mod models {
                 self.step(&mut runs);
                 self.supervise(&mut runs);
             }
-            // The next thread must find the stop flag, so this thread wakes it.
+            // Another sleeping thread must find the stop flag too, so this thread wakes one.
             self.wake();
         }
     }

@@ -85,8 +85,8 @@ impl Drop for Timer {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The reading of the owner's processor clock at which the owner is lowered, and the scheduling
-    /// that the owner gets then.
+    /// The reading of the owner's processor clock at which the monitor lowers the owner's priority,
+    /// and the scheduling that the owner then gets. `None` while no budget runs.
     armed: Option<(Duration, Scheduling)>,
     lowered: Option<Scheduling>,
 }
@@ -213,7 +213,8 @@ impl CpuBudgetState {
 #[derive(Debug)]
 pub struct CpuBudget {
     state: Arc<CpuBudgetState>,
-    /// Makes the budget neither `Send` nor `Sync`: the clock belongs to its thread.
+    /// Makes the budget neither `Send` nor `Sync`, because [`restart`](Self::restart) reads the
+    /// processor clock of the calling thread.
     here: PhantomData<*const ()>,
 }
 

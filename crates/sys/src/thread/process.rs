@@ -85,8 +85,8 @@ pub fn try_print_error(line: &str) -> bool {
 /// Writes `octets` if the write does not block. The caller passes at most `PIPE_BUF` bytes, so that
 /// a pipe takes them in one piece. Returns false if nothing was written.
 fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
-    // A pipe that polls as writable has room for `PIPE_BUF` bytes, and a terminal that does so is
-    // not stopped. So the write does not block.
+    // A pipe that polls as writable has room for `PIPE_BUF` bytes, and a terminal that polls as
+    // writable is not stopped. So the write does not block.
     let at_once = Some(Monotonic::from_nanos(0));
     if !poll::wait_writable(fd, at_once).unwrap_or(false) {
         return false;
@@ -112,8 +112,8 @@ fn try_write(fd: BorrowedFd<'_>, octets: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a write to the file can wait for another process: the file is not a regular
-/// file.
+/// Returns true if the file is not a regular file, so that a write to it can wait for another
+/// process.
 fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: the structure consists of integers, for which zeroes are valid.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -122,8 +122,8 @@ fn is_waited_for(fd: BorrowedFd<'_>) -> bool {
     found.is_ok() && status.st_mode & libc::S_IFMT != libc::S_IFREG
 }
 
-/// Raises the limit of open descriptors to `wanted`, or as far as permitted. A higher limit does
-/// not change. Returns the new limit.
+/// Raises the limit of open descriptors to `wanted`, or as far as permitted. A limit that is higher
+/// already stays. Returns the new limit.
 ///
 /// # Errors
 /// If the limit cannot be read.
@@ -134,7 +134,8 @@ pub fn raise_descriptor_limit(wanted: u64) -> std::io::Result<u64> {
     if limit.rlim_cur >= wanted {
         return Ok(limit.rlim_cur);
     }
-    // The first try raises both limits; raising the hard limit needs a privilege.
+    // The first try raises both limits. Raising the hard limit needs a privilege, so the second try
+    // keeps it.
     for upper in [limit.rlim_max.max(wanted), limit.rlim_max] {
         let raised = libc::rlimit { rlim_cur: wanted.min(upper), rlim_max: upper };
         // SAFETY: `raised` is one live structure that the call only reads.

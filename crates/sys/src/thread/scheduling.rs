@@ -37,7 +37,7 @@ impl CpuSet {
         }
     }
 
-    /// Removes a core.
+    /// Removes a core. Has no effect if the core is not in the set.
     pub const fn remove(&mut self, core: usize) {
         if core < Self::CAPACITY {
             self.bits[core / 64] &= !(1 << (core % 64));
@@ -132,7 +132,7 @@ impl Reservation {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let attributes = SchedAttr {
             policy: libc::SCHED_DEADLINE as u32,
-            // Without this flag the kernel would not let the thread start another one.
+            // Without this flag, the kernel would refuse the thread's attempts to start threads.
             flags: SCHED_FLAG_RESET_ON_FORK,
             runtime: nanoseconds(self.runtime),
             deadline: nanoseconds(self.deadline),
@@ -227,7 +227,7 @@ impl Tid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadInfo {
-    /// The kernel's identifier.
+    /// The kernel's number of the thread (gettid(2)).
     pub tid: Tid,
     /// The first 15 bytes of the thread's name.
     pub name: String,
@@ -408,7 +408,7 @@ fn query_priority() -> u8 {
 /// # Errors
 /// Only if a filter of system calls forbids prctl(2).
 pub fn set_timer_slack(slack: Duration) -> io::Result<()> {
-    // 0 would select the slack that the thread had at its start.
+    // At least 1, because 0 would select the slack that the thread had at its start.
     let nanoseconds = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX).max(1);
     // SAFETY: PR_SET_TIMERSLACK takes one integer and accesses no memory of this process.
     syscall::once(|| unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds) }).map(|_| ())

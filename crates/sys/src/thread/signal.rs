@@ -88,9 +88,9 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
     REQUESTED.store(true, Ordering::Relaxed);
     let one = 1u64;
-    // SAFETY: this thread's `errno` is restored, so that the interrupted code does not see the
-    // error number of the handler. The descriptor stays open for the life of the process, and `one`
-    // is 8 readable bytes.
+    // SAFETY: `errno` is this thread's own variable. It is restored, so that the interrupted code
+    // does not see the error number of the handler. The descriptor stays open for the life of the
+    // process, and `one` is 8 readable bytes.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;

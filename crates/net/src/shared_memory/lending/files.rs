@@ -148,8 +148,8 @@ impl SentFiles {
     }
 
     /// Chooses the slots that the peer must empty before it gets a file of `length` bytes: the
-    /// slots of files that have ended in this process, and as many of the least recently used as
-    /// needed.
+    /// slots of files that this process has dropped, and as many of the least recently used slots
+    /// as needed.
     fn choose_emptied(&self, length: usize, limit: usize) -> u32 {
         let mut kept: Vec<(usize, &SentFile)> =
             self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?))).collect();

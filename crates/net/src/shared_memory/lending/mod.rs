@@ -253,7 +253,7 @@ impl Lending {
         if credentials(fd.as_fd()) == self.peer
             && socket::send(fd.as_fd(), &channel_header(name), socket::WaitMode::Now).is_ok_and(|n| n == HEADER_BYTES)
         {
-            // No other thread sets it during this turn.
+            // No other thread sets the channel while this thread has the right to open it.
             let _ = self.channel.set(fd);
         }
     }

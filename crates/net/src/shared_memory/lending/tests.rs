@@ -130,7 +130,8 @@ fn oldest_files_give_way_and_files_that_have_ended_go_first() {
     assert_eq!((send(&all[0]), send(&all[SLOTS])), (1, SLOTS as u64 + 1));
     assert!(sides.refused(2, 1).contains("taken back"));
     assert_eq!((send(&all[0]), send(&all[2])), (1, 3));
-    // The file with number 4 has ended, so it gives way before all others.
+    // The program has dropped the file with number 4, so the next file replaces it and no other
+    // file.
     let mut all = all;
     all.remove(3);
     assert_eq!(send(&sealed(60_000, 1)), SLOTS as u64 + 2);
@@ -153,8 +154,8 @@ fn peer_that_takes_nothing_is_lent_a_bounded_number_of_files() {
         lent += 1;
         assert_eq!(number, lent);
     }
-    // Each file has ended in this process and gives way, but counts until the peer takes it from
-    // the socket.
+    // This process has dropped each file, so the next file replaces it. Yet each file counts
+    // against the limit until the peer has taken it from the socket.
     assert_eq!(lent, 5);
     assert_eq!(sides.take(lent, 1).unwrap().len(), 5);
     assert_eq!(lend(MIB / 4), Some(lent + 1));

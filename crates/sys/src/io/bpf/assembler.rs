@@ -179,7 +179,7 @@ pub struct Instruction {
     /// Memory access: offset in bytes from the base register. Jump: distance of the target in
     /// instructions, counted from the next instruction.
     pub offset: i16,
-    /// Constant operand.
+    /// Constant operand, or the number of the called helper.
     pub immediate: i32,
 }
 
@@ -259,7 +259,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the instructions.
+    /// Returns the instructions in their order. The load of a map takes the places of two.
     #[must_use]
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions

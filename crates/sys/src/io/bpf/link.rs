@@ -15,7 +15,7 @@ pub enum AttachMode {
     Any = 0,
     /// In the generic path, after the kernel has made a socket buffer of the frame.
     Generic = 1 << 1,
-    /// In the driver.
+    /// In the driver. Attaching fails if the driver cannot run the program.
     Driver = 1 << 2,
 }
 

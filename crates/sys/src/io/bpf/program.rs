@@ -149,7 +149,8 @@ fn enter_load(name: &str, instructions: &[u64], log: &mut [u8]) -> io::Result<Ow
 #[cold]
 fn explain(name: &str, instructions: &[u64], error: io::Error) -> LoadError {
     let mut log = vec![0; LOG_SIZE];
-    // Only the log of this attempt is used. The result contains the error of the first attempt.
+    // This second attempt to load the program fills the verifier's log. The result contains the
+    // error of the first attempt.
     let _ = enter_load(name, instructions, &mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();

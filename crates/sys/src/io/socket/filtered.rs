@@ -53,7 +53,8 @@ impl DescriptorFilterSocket {
     /// Makes the kernel refuse further descriptors, if the kernel supports it.
     pub fn refuse_descriptors(&mut self) {
         self.is_refusing = *self.may_receive.get_mut() && refuse_descriptors(self.as_fd());
-        // The check follows the refusal, because earlier bytes may have brought a descriptor.
+        // Bytes that arrived before the refusal may have brought a descriptor, so the unread bytes
+        // are counted after the refusal.
         if self.is_refusing && unread_bytes(self.as_fd()).is_ok_and(|octets| octets == 0) {
             *self.may_receive.get_mut() = false;
         }

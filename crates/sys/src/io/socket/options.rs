@@ -1,4 +1,4 @@
-//! Socket options.
+//! Options of sockets, set and read by typed functions (socket(7), tcp(7), ip(7), unix(7)).
 
 use std::io;
 use std::net::SocketAddr;
@@ -149,11 +149,11 @@ pub struct KeepAlive {
 /// Credentials of the peer of a Unix connection, as the kernel recorded them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id.
+    /// Process id of the peer in this process's PID namespace.
     pub pid: u32,
-    /// User id.
+    /// Effective user id of the peer.
     pub uid: u32,
-    /// Group id.
+    /// Effective group id of the peer.
     pub gid: u32,
 }
 

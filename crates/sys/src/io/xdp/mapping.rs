@@ -21,7 +21,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps zeroed memory.
+    /// Maps `length` zero bytes, which no file backs.
     pub(super) fn zeroed(length: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         Self::map(None, 0, length, flags)

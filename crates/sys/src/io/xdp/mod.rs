@@ -177,7 +177,7 @@ impl XdpReceiver {
         Ok(Self { ring, socket: Arc::new(XdpSocket(socket)), queue: Arc::clone(queue), consumed: 0 })
     }
 
-    /// Returns the socket.
+    /// Returns the socket, for polling, for statistics and for the map of an XDP program.
     #[must_use]
     pub fn socket(&self) -> &Arc<XdpSocket> {
         &self.socket

@@ -49,7 +49,8 @@ fn frames_reach_the_ring_and_a_full_ring_drops_them() {
             |receiver: &XdpReceiver| map.update_u32(0, receiver.socket().as_fd().as_raw_fd().cast_unsigned()).unwrap();
         set(&first);
         assert!(!poll::wait_readable(first.socket().as_fd(), Some(Monotonic::now())).unwrap());
-        // Many more frames than the memory has show that each frame becomes free again.
+        // The test sends many more frames than the memory holds, so it succeeds only if each frame
+        // becomes free again.
         for number in 0..50 {
             let text = format!("datagram {number}");
             send(&text);

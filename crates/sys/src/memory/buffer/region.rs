@@ -160,8 +160,8 @@ impl CacheInner {
             (reservation.octets.cast::<CachedRegion>(), reservation.touched.max(size_of::<CachedRegion>()));
         if self.cached_bytes.fetch_add(touched, Ordering::Relaxed) + touched <= self.max_bytes {
             let spare = CachedRegion { mapped: reservation.mapped, touched, is_old: reservation.is_old };
-            // SAFETY: the caller owns the mapping, which begins at a page and is long enough. Its
-            // present bytes have no meaning.
+            // SAFETY: the caller owns the mapping, which begins at a page and is longer than the
+            // description. Its present bytes have no meaning.
             unsafe { address.write(spare) };
             for slot in &self.slots {
                 // Release: pairs with `take_from` (rule `cached`). Sequentially consistent: pairs

@@ -168,7 +168,7 @@ impl BareStream {
         fence(Ordering::SeqCst);
         let is_found = loop {
             let seen = load();
-            // The acquire load of the count orders this load after it.
+            // This load comes after the load of the count, because that load has acquire order.
             if self.word(way.gone()).load(Ordering::Relaxed) != 0 {
                 break false;
             }

@@ -23,8 +23,8 @@ pub(super) fn create(length: usize) -> io::Result<OwnedFd> {
         // SAFETY: the name is a constant, NUL-terminated string.
         syscall::once(|| unsafe { libc::memfd_create(c"corelane-rings".as_ptr(), flags) })
     };
-    // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand it, so
-    // it is tried first.
+    // Linux before 6.3 refuses the unknown flag. A newer system may be configured to demand the
+    // flag, so the call with the flag is tried first.
     let fd = make(libc::MFD_NOEXEC_SEAL).or_else(|_| make(0))?;
     // SAFETY: the kernel has just returned `fd`, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };

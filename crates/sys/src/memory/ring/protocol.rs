@@ -67,7 +67,7 @@ pub(super) struct CorruptCounter;
 #[derive(Debug)]
 pub(super) struct RingPosition {
     capacity: u32,
-    /// This side's counter.
+    /// This side's counter of bytes written or read, modulo 2^32.
     own: Private,
     seen: Private,
     /// The reader's counter at its last check for a waiting writer. It is set to `seen` minus the
@@ -113,8 +113,8 @@ impl RingPosition {
         self.check(head.wrapping_sub(self.own()), head)
     }
 
-    /// Returns true if the writer's counter differs from the reader's. Any thread may call this
-    /// function.
+    /// Returns true if the writer's counter differs from the reader's, which means that bytes are
+    /// unread. Any thread may call this function.
     #[inline]
     pub(super) fn has_arrived(&self, control: &impl ControlWords) -> bool {
         // Relaxed: a thread that reads the bytes loads the counter again.
@@ -158,7 +158,8 @@ impl RingPosition {
             return WakeRequest::None;
         }
         if seen.wrapping_sub(tail) > self.capacity / 2 {
-            // The next check must know that the ring was full, even if more bytes arrive before it.
+            // The next check must know that the ring was full, even if the reader sees further
+            // bytes before that check.
             self.last_check.store(seen.wrapping_sub(self.capacity), Ordering::Relaxed);
             return WakeRequest::None;
         }
@@ -415,7 +416,7 @@ mod models {
         }
     }
 
-    /// Checks that no wake-up is lost: a lost one is a deadlock, which `loom` reports.
+    /// Checks that no wake-up is lost. A lost wake-up is a deadlock, which `loom` reports.
     fn none_is_lost(
         capacity: u32,
         writes: &'static [u32],
