@@ -85,7 +85,8 @@ impl PendingReply {
         canceller: Option<&Canceller>,
     ) -> Result<ReceivedReply, ReplyError> {
         nested_wait::release_dedicated_connection();
-        // Without an event descriptor, the caller runs no other requests and cannot be cancelled.
+        // If no event descriptor can be made, the caller runs no other requests during the wait,
+        // and cannot be cancelled.
         if (nested_wait::dispatches_while_waiting() || canceller.is_some())
             && let Ok(Some(bell)) = self.reply_event()
         {
