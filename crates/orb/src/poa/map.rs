@@ -367,8 +367,8 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates an object. When its running requests have finished, the POA etherealizes it and
-    /// drops its reference to the servant.
+    /// Deactivates an object. When the object's running requests have finished, the POA
+    /// etherealizes the object and drops its reference to the servant.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)

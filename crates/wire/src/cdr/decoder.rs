@@ -174,8 +174,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the bytes of the message behind those of the decoder, from which
-    /// [`read_into`](Decoder::read_into) reads.
+    /// Sets the source of the bytes that follow the decoder's bytes in the message.
+    /// [`read_into`](Decoder::read_into) reads from this source.
     #[must_use]
     pub fn with_tail(mut self, tail: &'m MessageTail<'m>) -> Decoder<'m> {
         self.tail = Some(tail);

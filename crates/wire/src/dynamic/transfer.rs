@@ -435,8 +435,8 @@ pub(super) fn find_known_type(
     Err(CdrError::NoValueFactory)
 }
 
-/// The known type of a value: its repository id and the ids after it, and its TypeCode if that is
-/// not the expected TypeCode.
+/// The known type of a value: its repository id and the ids after it, and its TypeCode. The
+/// TypeCode is `None` if it is the expected TypeCode.
 pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,
