@@ -87,8 +87,8 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
-        // The enclosing budget is stopped first: its monitor could change the thread's scheduling,
-        // which is read next.
+        // The enclosing budget's monitor could change the thread's scheduling, which is read next.
+        // So this budget is stopped first.
         let outer = stop_budget();
         let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
             && CPU_BUDGET.with_borrow_mut(|own| {

@@ -185,7 +185,8 @@ impl CallDeadline {
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag, which is added.
+            // A start from the coarse clock may be too early by the lag of this clock, so the lag
+            // is added.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,

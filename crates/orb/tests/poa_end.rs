@@ -275,7 +275,8 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server has one thread: if a panic ended or blocked it, the second call would get no reply.
+        // The server has one thread. If a panic ended or blocked this thread, the second call would
+        // get no reply.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);

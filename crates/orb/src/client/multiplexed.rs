@@ -246,7 +246,8 @@ impl MultiplexedConnection {
     }
 
     /// Sends a message, and waits for the transport until `deadline`. A message whose deadline
-    /// passes after a part was sent counts as sent: the connection sends the remainder later.
+    /// passes after a part was sent counts as sent, because the connection sends the remainder
+    /// later.
     ///
     /// # Errors
     /// How much of the message was sent.
@@ -710,8 +711,8 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Each lock must lend its holder the priority of a waiting thread: with an ordinary mutex,
-    /// `inherits_priority` returns false.
+    /// Each lock must lend its holder the priority of a waiting thread. With an ordinary mutex,
+    /// `inherits_priority` would return false.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {

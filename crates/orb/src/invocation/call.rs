@@ -268,8 +268,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Makes a two-way call, on the fast path if possible. `callee` must be the callee of this
     /// call, because the connection is borrowed from its pool.
     ///
-    /// The function is inlined: fewer returns are predicted wrongly after the wait for the reply
-    /// (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// The function is inlined, because the processor then predicts fewer returns wrongly after the
+    /// wait for the reply (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
         &mut self,
