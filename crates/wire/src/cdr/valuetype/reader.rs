@@ -72,8 +72,8 @@ impl ValueReadState {
     }
 
     /// Sets the functions that values in an `any` need. `look_up` finds the TypeCode of a value
-    /// whose type inherits from the type in the `any`. A value whose type `look_up` does not find
-    /// is truncated or refused. `convert` converts custom values whose octets cannot be copied.
+    /// whose type inherits from the type in the `any`. If `look_up` does not find it, the value is
+    /// truncated or refused. `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
     pub const fn with_lookup_and_converter(
