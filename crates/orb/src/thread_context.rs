@@ -61,7 +61,7 @@ struct CurrentRequest {
 }
 
 thread_local! {
-    /// Stamp of the ORB that started the thread; 0 if no ORB did.
+    /// Stamp (a random number) of the ORB that started the thread; 0 if no ORB did.
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };

@@ -18,8 +18,8 @@ use crate::nested_wait;
 
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// The lock has priority inheritance, because a preempted caller that holds it would delay the
-    /// reader.
+    /// The lock has priority inheritance, because a preempted caller that holds the lock would
+    /// delay the connection's reader thread.
     pub(super) state: PiMutex<State>,
     done: EventCount,
 }

@@ -281,8 +281,8 @@ impl<'m> Decoder<'m> {
         if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 
-    /// Reads `len` elements into the arena. The caller has read `len` with
-    /// [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena ([`Scratch`](crate::Scratch)). The caller has read `len`
+    /// with [`read_len`](Decoder::read_len).
     ///
     /// # Errors
     /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge);
