@@ -78,8 +78,8 @@ pub(crate) struct BudgetScope {
 
 impl BudgetScope {
     /// Starts a budget of the calling thread. When the budget is used up, the thread gets the
-    /// scheduling `to`. `monitor` belongs to the ORB with the random number `stamp`. Returns `None` if the
-    /// thread cannot be lowered to `to`, or if the budget cannot be made.
+    /// scheduling `to`. `monitor` belongs to the ORB with the random number `stamp`. Returns `None`
+    /// if the thread cannot be lowered to `to`, or if the budget cannot be made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
