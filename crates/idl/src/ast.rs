@@ -502,7 +502,7 @@ pub enum ExpressionKind {
     Unary(UnaryOperator, Box<Expression>),
     /// `x + y` and so on.
     Binary(BinaryOperator, Box<(Expression, Expression)>),
-    /// An expression that was already refused.
+    /// No expression: the source has an error, which was reported.
     Faulty,
 }
 

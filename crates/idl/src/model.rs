@@ -328,7 +328,7 @@ pub enum Type {
     /// A reference to a definition: structure, union, enumeration, typedef, interface, value type
     /// or native type.
     Named(DefinitionId),
-    /// A type that was refused.
+    /// No type: the type in the source has an error, which was reported.
     Faulty,
 }
 
@@ -351,7 +351,7 @@ pub enum ConstantValue {
     Boolean(bool),
     /// An enumerator.
     Enumerator(DefinitionId),
-    /// A value that was refused.
+    /// No value: the constant's expression has an error, which was reported.
     Faulty,
 }
 

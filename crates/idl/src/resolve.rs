@@ -108,8 +108,8 @@ struct DeclarationSite {
 
 type ResolveResult<T> = Result<T, ReportedError>;
 
-/// An inherited operation or attribute and its location, or a value type, the name of one of its
-/// state members, and the location of the member.
+/// An inherited member: an operation or attribute and its location, or a value type with the name
+/// and the location of one of its state members.
 type Inherited = (DefinitionId, Option<Symbol>, Span);
 
 struct DeclarationResolver<'r> {

@@ -486,8 +486,8 @@ impl<'c> Generator<'c> {
         }
     }
 
-    /// Writes the lint attributes of an item outside modules. A module has them once for all its
-    /// items.
+    /// Writes the lint attributes of an item outside modules. Inside a module the method writes
+    /// nothing, because the module has the attributes for all its items.
     fn attributes(&self, item: LintedItem, out: &mut CodeWriter) {
         const WIDTH: usize = 70;
         if !self.path.is_empty() {

@@ -376,7 +376,7 @@ impl<T: Typed> Typed for Vec<T> {
     fn read(d: &mut Decoder<'_>, type_code: &TypeCode) -> Result<Vec<T>, CdrError> {
         let element = element(type_code)?;
         // An element of a type of size 0, for example a structure without members, has no bytes.
-        // Any other element has at least one.
+        // Any other element has at least one byte.
         let len = d.read_len_bounded(size_of::<T>().min(1), bound(&type_code.unaliased()))?;
         T::read_many(len, d, &element)
     }

@@ -78,8 +78,8 @@ pub(crate) struct BudgetScope {
 
 impl BudgetScope {
     /// Starts a budget of the calling thread. When the budget is used up, the thread gets the
-    /// scheduling `to`. `monitor` belongs to the ORB with the stamp `stamp`. Returns `None` if the
-    /// thread cannot be lowered to `to`, or if the budget cannot be made.
+    /// scheduling `to`. `monitor` belongs to the ORB with the random number `stamp`. Returns `None`
+    /// if the thread cannot be lowered to `to`, or if the budget cannot be made.
     #[cold]
     pub(crate) fn start(
         (stamp, monitor): (u64, &CpuBudgetMonitor),
@@ -87,8 +87,8 @@ impl BudgetScope {
         time: Duration,
         operation: &ChargedOperation,
     ) -> Option<Self> {
-        // The enclosing budget is stopped first: its monitor could change the thread's scheduling,
-        // which is read next.
+        // The enclosing budget's monitor could change the thread's scheduling, which is read next.
+        // So this budget is stopped first.
         let outer = stop_budget();
         let is_started = thread_context::current_scheduling().is_ok_and(|now| can_lower(now, to))
             && CPU_BUDGET.with_borrow_mut(|own| {

@@ -141,7 +141,7 @@ pub enum Event {
         /// The endpoint of the lane that other machines can reach.
         endpoint: Endpoint,
         /// The highest priority that peers may ask for at this endpoint. `None` if no ceiling is
-        /// set: peers on other machines then get at most the priority of a request without a
+        /// set. Peers on other machines then get at most the priority of a request without a
         /// priority.
         ceiling: Option<i16>,
     },

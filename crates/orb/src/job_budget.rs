@@ -35,8 +35,9 @@ pub(crate) struct JobOverrun {
 
 impl JobBudget {
     /// Begins a job on the calling thread. When `budget` is used up, `monitor`, if there is one,
-    /// lowers the thread to the ordinary scheduling class. The number is the stamp of the monitor's
-    /// ORB. With `stops` the job's results are dropped after an overrun.
+    /// lowers the thread to the ordinary scheduling class. The number in the pair is the stamp (a
+    /// random number) of the monitor's ORB. With `stops` the job's results are dropped after an
+    /// overrun.
     pub(crate) fn begin(budget: Duration, monitor: Option<(u64, &CpuBudgetMonitor)>, stops: bool) -> Self {
         let charged = ChargedOperation::begin();
         BUDGET.set(Some(budget));

@@ -52,7 +52,8 @@ struct KeptBytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeepRefusal {
     refusal: MemoryRefusal,
-    /// True if the connection's half of the budget has no room.
+    /// True if the requests of one connection have used up their half of the budget. False if the
+    /// whole budget is used up.
     is_half: bool,
 }
 

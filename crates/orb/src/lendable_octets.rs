@@ -15,11 +15,11 @@ use crate::exception::{Completion, SystemException, SystemExceptionKind as Kind}
 /// A buffer of fixed size for large octet sequences, as arguments and results.
 ///
 /// [`seal`](Self::seal) makes the octets final. Over shared memory the ORB then lends them to the
-/// peer, if they are the last part of a request or reply: the peer reads the same memory. A peer
+/// peer, which reads the same memory, if the octets are the last part of a request or reply. A peer
 /// keeps the memory for further calls, so octets that are sent again cost the same for every size.
-/// A buffer is worthwhile for octets that are sent several times or to several peers: its pages are
-/// new from the kernel, which costs more than a copy. Other transports, and peers that do not take
-/// lent memory, get a copy.
+/// The pages of a new buffer come from the kernel, which costs more than a copy. So a buffer is
+/// worthwhile for octets that are sent several times or to several peers. Other transports, and
+/// peers that do not take lent memory, get a copy.
 ///
 /// # Examples
 /// ```

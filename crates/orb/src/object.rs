@@ -61,7 +61,8 @@ impl BypassServants {
         }
     }
 
-    /// Concurrent first calls may add the same servant several times.
+    /// Adds a servant at the end of the list. Concurrent first calls may add the same servant
+    /// several times, and later calls use the first entry.
     fn add(&self, servant: ErasedArc) {
         let mut calls = self;
         let mut new = BypassServant { servant, others: Box::default() };

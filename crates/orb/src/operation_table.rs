@@ -112,8 +112,8 @@ impl OperationTable {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the hash of a name. The last eight bytes that it reads may overlap the bytes before
-/// them.
+/// Returns the hash of a name, which is read in words of eight bytes. The last word may contain
+/// bytes of the word before it.
 #[inline]
 fn hash(seed: u64, name: &[u8]) -> u64 {
     let mut state = seed ^ (name.len() as u64).wrapping_mul(MULTIPLIER);

@@ -8,7 +8,8 @@ use corelane_sys::clock::Monotonic;
 
 use crate::clock;
 
-/// A shorter duration becomes a precise time-out.
+/// A duration below this limit converts to [`Timeout::Precise`], any other duration to
+/// [`Timeout::Coarse`].
 const PRECISE_BELOW: Duration = Duration::from_secs(1);
 
 /// The time-out of a call, from its start until its result arrives. The time for the look-up of a
@@ -184,7 +185,8 @@ impl CallDeadline {
     #[cold]
     pub(crate) fn latest(self) -> Option<Monotonic> {
         match self {
-            // A start from the coarse clock may be too early by the clock's lag, which is added.
+            // A start from the coarse clock may be too early by the lag of this clock, so the lag
+            // is added.
             CallDeadline::WithinFrom(duration, start) => Some(start + duration + clock::max_coarse_lag()),
             CallDeadline::At(moment) => Some(moment),
             CallDeadline::Never => None,
@@ -301,7 +303,8 @@ mod tests {
         assert_eq!(of(Timeout::Precise(ms(20))), CallDeadline::At(NOW + ms(20)));
         assert_eq!(of(Timeout::Precise(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Coarse(ms(2000))), CallDeadline::WithinFrom(ms(2000), NOW));
-        // A socket treats a time-out of zero as no time-out.
+        // A socket treats a time-out of zero as no time-out, so a zero duration becomes an absolute
+        // deadline.
         assert_eq!(of(Timeout::Coarse(Duration::ZERO)), CallDeadline::At(NOW));
         assert_eq!(of(Timeout::Never), CallDeadline::Never);
     }

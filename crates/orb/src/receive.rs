@@ -42,8 +42,8 @@ impl ReceiveBuffer {
     }
 
     /// Returns the capacity for which the buffer must have memory or addresses. The room is larger
-    /// than the missing part of the message: a read that does not fill the room shows that no more
-    /// bytes have arrived.
+    /// than the missing part of the message, so that a read that does not fill the room shows that
+    /// no more bytes have arrived.
     #[inline]
     fn min_capacity(&self, wanted: usize) -> usize {
         (wanted.max(self.0.len() + 1) + TAIL_ROOM).max(MIN_READ_BYTES)

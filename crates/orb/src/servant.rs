@@ -157,8 +157,8 @@ pub struct ServerCall<'m> {
 }
 
 impl<'m> ServerCall<'m> {
-    /// Creates a call, and does not begin its reply: returning an encoder whose fields were just
-    /// written would be slow (docs/performance.md).
+    /// Creates a call, and does not begin its reply, because returning an encoder whose fields were
+    /// just written would be slow (docs/performance.md).
     #[inline]
     pub(crate) fn new(
         arguments: Decoder<'m>,

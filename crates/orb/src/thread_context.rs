@@ -61,7 +61,7 @@ struct CurrentRequest {
 }
 
 thread_local! {
-    /// Stamp of the ORB that started the thread; 0 if no ORB did.
+    /// Stamp (a random number) of the ORB that started the thread; 0 if no ORB did.
     static OWNER: Cell<u64> = const { Cell::new(0) };
     static SERVED_LANE: Cell<LaneIdentity> = const { Cell::new(OUTSIDE_LANES) };
     static SCHEDULING: Cell<Option<Scheduling>> = const { Cell::new(None) };
@@ -137,8 +137,8 @@ impl LaneVisit {
         let visit = LaneVisit(SERVED_LANE.get(), SavedScheduling::capture());
         enter_lane(lane, SCHEDULING.get());
         if let Some(native) = native {
-            // The borrowing lane has set this scheduling, so the kernel permits it, and the call
-            // records it.
+            // The lane that borrows this thread has set this scheduling before, so the kernel
+            // permits it and no error is expected.
             let _ = set_scheduling(native);
         }
         visit
@@ -172,8 +172,8 @@ pub(crate) fn set_scheduling(to: Scheduling) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if `to` has a lower priority. Returns false for SCHED_DEADLINE, because the kernel
-/// might not grant the reservation again.
+/// Returns true if `to` has a lower priority than `now`. Returns false if `now` is SCHED_DEADLINE,
+/// because the kernel might not grant the reservation again.
 pub(crate) fn can_lower(now: Scheduling, to: Scheduling) -> bool {
     !matches!(now, Scheduling::Deadline(_)) && to.priority() < now.priority()
 }

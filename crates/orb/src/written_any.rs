@@ -17,8 +17,8 @@ pub(crate) struct WrittenContext {
     pub(crate) types: Vec<(Box<str>, TypeCode)>,
 }
 
-/// Runs `write`, and returns the ORB and the types that it has recorded. The surrounding `any`, if
-/// there is one, gets them as well.
+/// Runs `write`, and returns its result with the ORB and the types that `write` recorded. If an
+/// outer `any` is being written, records the ORB and the types for the outer `any` as well.
 pub(crate) fn record<T>(write: impl FnOnce() -> T) -> (T, WrittenContext) {
     let outer = WRITTEN_CONTEXT.replace(Some(WrittenContext::default()));
     let written = write();

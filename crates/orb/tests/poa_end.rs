@@ -23,8 +23,8 @@ impl ServantActivator for Counts {
     }
 }
 
-/// Returns a POA whose object waits for the end of its deactivation in the queue of the main thread, which is the
-/// calling thread.
+/// Returns a POA with an object that another thread has deactivated. Its `etherealize` call is
+/// still queued for the main thread, which is the calling thread. `Counts` counts these calls.
 fn deactivated_object(world: &World) -> (Poa, Arc<Counts>) {
     let manager = world.root.manager_factory().create_manager("main").unwrap();
     let policies = PoaPolicies { threading: Threading::MainThread, ..ACTIVATOR };
@@ -68,7 +68,8 @@ fn main_thread_runs_the_deactivations_for_which_it_waits() {
     }
 }
 
-/// The main thread waits for a servant. The servant waits for a deactivation, which waits for the main thread.
+/// The main thread waits for a servant. The servant waits for a deactivation that is queued for the
+/// main thread, so the main thread must run the deactivation during its wait.
 #[test]
 fn main_thread_runs_deactivations_for_which_its_awaited_servant_waits() {
     let world = World::new();
@@ -198,7 +199,8 @@ fn the_drop_of_a_locators_servant_cannot_wait_for_the_orb() {
     assert!(refusals.len() == 2 && refusals.iter().all(|(kind, minor, _)| (*kind, *minor) == UPCALL), "{refusals:?}");
 }
 
-/// The last thread in an object drops the servant, and the shutdown waits for this thread.
+/// The thread that ends the object's last request drops the servant, and the shutdown waits for
+/// this thread. If the drop could wait for the ORB, the shutdown would never end.
 #[test]
 fn the_drop_of_a_servant_cannot_wait_for_the_orb() {
     let mut world = World::new();
@@ -273,7 +275,8 @@ fn a_panic_in_the_drop_of_a_servant_blocks_no_other_thread() {
     assert_eq!(panics(), 5);
     let object = lending(&world.root, fragile);
     for way in WAYS {
-        // The server has one thread: if a panic ended or blocked it, the second call would get no reply.
+        // The server has one thread. If a panic ended or blocked this thread, the second call would
+        // get no reply.
         assert_eq!([world.call(way, &object).unwrap(), world.call(way, &object).unwrap()], [1, 1], "{way:?}");
     }
     eventually(|| panics() == 11);

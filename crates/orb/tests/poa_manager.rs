@@ -436,7 +436,8 @@ fn deactivation_etherealizes_on_demand_and_only_when_requests_are_done() {
     }
 }
 
-/// From the second call on, a reference finds its object without a look-up of the POA.
+/// From the second call on, a collocated reference finds its object without a look-up of the POA.
+/// The waits must include these calls as well.
 #[test]
 fn waits_for_completion_include_later_collocated_calls() {
     type End = fn(&Poa, &ObjectId) -> Result<(), PoaError>;

@@ -486,7 +486,8 @@ fn a_plain_key_serves_an_object_of_this_orb_and_sends_elsewhere_for_another() {
     poa.activate_object_with_id(&id, &number(3)).unwrap();
     assert_eq!(call_marshalled(&named).unwrap(), 3);
 
-    // The client ends a loop of forwards.
+    // The key is bound to itself, so the server forwards each request to the same key. The client
+    // ends this loop with TRANSIENT.
     world.server.bind_corbaloc_key("Loop", &by_key("Loop")).unwrap();
     assert_eq!(refused(call_marshalled(&by_key("Loop"))).0, Kind::Transient);
 }
@@ -558,7 +559,8 @@ fn key_hints_find_the_same_objects_and_never_another_object() {
             assert_eq!(world.call(way, reference).unwrap(), value, "{way:?}");
         }
     }
-    // The POA belongs to another ORB, in which the hint is wrong.
+    // A POA of the same name in another ORB has the object in another slot, so the hint in the
+    // reference is wrong. The POA must still find the object.
     let again = World::new();
     let poa = again.poa("hinting", hinting);
     poa.activate_object_with_id(&ids[7], &number(7)).unwrap();

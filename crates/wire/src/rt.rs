@@ -242,10 +242,11 @@ impl ProtocolValue {
 /// Encodes the value of a ClientProtocolPolicy.
 ///
 /// ```text
-/// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag |
-/// properties }   IIOP         long send buffer | long receive buffer | boolean keep alive |
-/// boolean don't route | boolean no delay   Unix socket  long send buffer | long receive buffer
-/// shared memory, other transports  none ```
+/// octet order | 3 octets of padding | unsigned long count | count x { unsigned long profile tag | properties }
+///   IIOP         long send buffer | long receive buffer | boolean keep alive | boolean don't route | boolean no delay
+///   Unix socket  long send buffer | long receive buffer
+///   shared memory, other transports: no properties
+/// ```
 ///
 /// # Errors
 /// [`CdrError::LengthOverflow`] if the number of protocols does not fit in 32 bits.

@@ -99,7 +99,7 @@ fn counts_of_four_thousand_million_take_no_memory() {
 
 #[test]
 fn count_within_the_message_does_not_size_a_vector_of_large_elements() {
-    // An element has a minimum encoded size of one byte, but takes 4 KiB of memory: the 4096
+    // An element has a minimum encoded size of one byte, but takes 4 KiB of memory. So the 4096
     // announced elements would take 16 MiB.
     #[derive(Debug)]
     struct Large(#[expect(dead_code, reason = "gives the type its size")] [u8; 4096]);

@@ -91,7 +91,8 @@ fn every_character_round_trips() {
     }
 }
 
-/// Some ORBs write a mark before every text and every character.
+/// Some ORBs write a mark before every text and every character. The reader removes this mark only,
+/// even if the next character looks like a mark.
 #[test]
 fn byte_order_mark_is_removed_once() {
     let form = Form { endian: Endian::Little, version: Version::GIOP_1_2, wide_order: WideByteOrder::SpecifiedOrder };

@@ -4,8 +4,8 @@ use super::token::{Punctuation, Token, TokenKind};
 use crate::symbol::{Symbol, SymbolMap, Symbols};
 use std::sync::Arc;
 
-/// Maximum length in bytes of a token made by `#` or `##`, which could double at each use of a
-/// macro.
+/// Maximum length in bytes of a token made by `#` or `##`. Without this limit, each use of a macro
+/// could double the length of a token.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 #[derive(Clone, Debug)]

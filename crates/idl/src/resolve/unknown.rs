@@ -1,4 +1,4 @@
-//! Explanations of names that were not found: the source may mean a later declaration, or a
+//! Explanations of names that were not found. The source may mean a later declaration, or a
 //! declaration in another scope.
 
 use super::{DeclarationResolver, LookUpResult, Name, ScopeId};

@@ -341,7 +341,7 @@ impl Generator<'_> {
     }
 
     /// Returns the code that reads a map. If several pairs of an ordered map have the same key, the
-    /// last pair is kept. A map that is a list of pairs keeps all of them.
+    /// last pair is kept. A map that is a list of pairs keeps all pairs.
     fn decode_map(&mut self, pair: &(Type, Type), bound: Option<u32>, d: &str) -> DecodingCode {
         let least = self.least_size(&pair.0).saturating_add(self.least_size(&pair.1));
         let mut lines = vec![CodeLine::plain(match bound {

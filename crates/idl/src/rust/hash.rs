@@ -95,7 +95,8 @@ fn slot(hash: u64, displacement: u16, count: usize) -> usize {
 mod tests {
     use super::{PerfectHash, bucket, hash, slot};
 
-    /// The tests of `OperationTable` in the ORB expect these hashes.
+    /// The tests of `OperationTable` in the ORB expect the same hashes, because both crates have a
+    /// copy of the function.
     #[test]
     fn hash_equals_the_runtimes() {
         assert_eq!(hash(0, b""), 0xbe8c_ab64_4efd_da51);

@@ -87,7 +87,8 @@ impl Generator<'_> {
     }
 }
 
-/// Writes the statements that call an object of the same process.
+/// Writes the statements that call an object of the same process and copy its last result to
+/// `memory`.
 fn copy_outputs(call: &Call, outputs: &[(Type, String)], memory: &str, raising: bool, out: &mut CodeWriter) {
     let mut taken = HashSet::from([memory.to_owned()]);
     let mut names: Vec<String> = outputs.iter().map(|(_, name)| free(name.clone(), &mut taken)).collect();

@@ -443,9 +443,9 @@ impl ClientConnection {
         Ok(true)
     }
 
-    /// Returns the header of the reply to request `id`, and the offset of its results, if the buffer
-    /// has the reply's beginning and nothing else. The reply is not in fragments, does not end in lent
-    /// memory, and reports no exception.
+    /// Returns the header of the reply to request `id`, and the offset of its results, if the
+    /// buffer has the reply's beginning and nothing else. Returns `None` for a reply that is in
+    /// fragments, ends in lent memory, or reports an exception.
     pub(crate) fn begun_reply(&self, id: u32, limits: &Limits) -> Option<(Header, usize)> {
         let unread = self.received.unread();
         let header = Header::parse(unread.first_chunk()?).ok()?;
@@ -464,15 +464,16 @@ impl ClientConnection {
         self.received.unread()
     }
 
-    /// Marks the connection as broken while the rest of a reply is read past its buffer, and returns
-    /// how the reads wait. [`end_direct_read`](Self::end_direct_read) ends this state.
+    /// Begins to read the rest of a reply without the buffer, and returns how the reads wait. Until
+    /// [`end_direct_read`](Self::end_direct_read) the connection counts as broken, because nothing
+    /// else can use it.
     pub(crate) fn begin_direct_read(&mut self, due: CallDeadline) -> Result<WaitLimit, ExchangeError> {
         let wait = self.apply_timeout(due)?;
         self.is_broken = true;
         Ok(wait)
     }
 
-    /// Fills `octets` with the bytes that follow the bytes of the buffer.
+    /// Fills `octets` from the stream, with the bytes that follow the bytes in the buffer.
     pub(crate) fn read_past_buffer(&self, octets: &mut [u8], wait: WaitLimit) -> Result<(), ExchangeError> {
         let mut missing = octets;
         while !missing.is_empty() {

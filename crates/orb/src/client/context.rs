@@ -53,8 +53,8 @@ pub(crate) struct ClientContext {
     /// The lock has priority inheritance, because callers of all priorities and the maintenance
     /// thread take it.
     server_pools: PiMutex<HashMap<ServerKey, Arc<ServerPools>>>,
-    /// The pools of references with PrivateConnectionPolicy. Only one reference and its copies use
-    /// an entry.
+    /// The pools of references with PrivateConnectionPolicy. Each entry belongs to one reference
+    /// and its copies.
     private_pools: PiMutex<Vec<Weak<ServerPools>>>,
     reply_memory: Arc<ByteBudget>,
     /// The type of the adapter is erased, because the client layer must not name it.

@@ -36,8 +36,8 @@ pub(crate) struct MultiplexedConnection {
     endpoint: Endpoint,
     sending: CheckoutCell<SendHalf>,
     send_gate: Arc<EventCount>,
-    /// The lock has priority inheritance, because the reader and callers of all priorities in a
-    /// band take it.
+    /// The lock has priority inheritance, because the reader thread and callers of all priorities
+    /// in a band take it.
     requests: PiMutex<PendingTable>,
     reading: CheckoutCell<ReceiveHalf>,
     /// True while a message has been sent in part and its remainder waits. Stored `Release` by the
@@ -50,7 +50,7 @@ pub(crate) struct MultiplexedConnection {
     fork_generation: u64,
     spares: RegionCache,
     /// True while incomplete replies need more than [`MIN_OWNED_BYTES`] bytes of memory. Stored
-    /// `Release` by the reader, loaded `Acquire` by callers that cancel.
+    /// `Release` by the reader thread, loaded `Acquire` by callers that cancel.
     is_mid_large_reply: AtomicBool,
 }
 
@@ -234,7 +234,8 @@ impl MultiplexedConnection {
         drop(request);
     }
 
-    /// Abandons a request. Its id stays in the table, so that the reader can skip a later reply.
+    /// Abandons a request. Its id stays in the table, so that the reader thread can skip a later
+    /// reply.
     pub(crate) fn abandon(&self, id: u32) {
         let request = self.requests.lock().waiting.abandon(id);
         drop(request);
@@ -246,7 +247,8 @@ impl MultiplexedConnection {
     }
 
     /// Sends a message, and waits for the transport until `deadline`. A message whose deadline
-    /// passes after a part was sent counts as sent: the connection sends the remainder later.
+    /// passes after a part was sent counts as sent, because the connection sends the remainder
+    /// later.
     ///
     /// # Errors
     /// How much of the message was sent.
@@ -710,8 +712,8 @@ mod tests {
         assert!(!connection.is_open());
     }
 
-    /// Each lock must lend its holder the priority of a waiting thread: with an ordinary mutex,
-    /// `inherits_priority` returns false.
+    /// Each lock must lend its holder the priority of a waiting thread. With an ordinary mutex,
+    /// `inherits_priority` would return false.
     #[test]
     fn table_and_reply_locks_inherit_priority() {
         let connection = || {

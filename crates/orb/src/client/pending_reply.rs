@@ -18,8 +18,8 @@ use crate::nested_wait;
 
 #[derive(Debug)]
 pub(crate) struct PendingReply {
-    /// The lock has priority inheritance, because a preempted caller that holds it would delay the
-    /// reader.
+    /// The lock has priority inheritance, because a preempted caller that holds the lock would
+    /// delay the connection's reader thread.
     pub(super) state: PiMutex<State>,
     done: EventCount,
 }
@@ -85,7 +85,8 @@ impl PendingReply {
         canceller: Option<&Canceller>,
     ) -> Result<ReceivedReply, ReplyError> {
         nested_wait::release_dedicated_connection();
-        // Without an event descriptor, the caller runs no other requests and cannot be cancelled.
+        // If no event descriptor can be made, the caller runs no other requests during the wait,
+        // and cannot be cancelled.
         if (nested_wait::dispatches_while_waiting() || canceller.is_some())
             && let Ok(Some(bell)) = self.reply_event()
         {

@@ -135,8 +135,9 @@ impl ConnectionPool {
         self.find_slot(PoolSlot::try_checkout_arc, accepts_request(0, awaits), Some(due))
     }
 
-    /// Checks out the pool's only connection for a oneway, if no call uses it, without waiting.
-    /// With several connections, the oneway could overtake a oneway of another thread.
+    /// Checks out the pool's only connection for a oneway, without waiting. Returns `None` if a
+    /// call uses the connection. Also returns `None` if there are several connections, on which the
+    /// oneway could overtake a oneway of another thread.
     pub(crate) fn borrow_idle_now(&self) -> Option<Checkout<'_>> {
         let accepts = accepts_request(0, false);
         let mut only = None;

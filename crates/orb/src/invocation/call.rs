@@ -268,8 +268,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
     /// Makes a two-way call, on the fast path if possible. `callee` must be the callee of this
     /// call, because the connection is borrowed from its pool.
     ///
-    /// The function is inlined: fewer returns are predicted wrongly after the wait for the reply
-    /// (docs/decisions/0010-into-the-kernel-and-back.md).
+    /// The function is inlined, because the processor then predicts fewer returns wrongly after the
+    /// wait for the reply (docs/decisions/0010-into-the-kernel-and-back.md).
     #[inline(always)]
     fn run_inline(
         &mut self,
@@ -609,8 +609,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         }
     }
 
-    /// Handles a message that the call has read. The error is the connection, if the message is a
-    /// late reply to an abandoned call.
+    /// Handles a message that the call has read. If the message is a late reply to an abandoned
+    /// call, returns the connection as the error, and the caller must read the next message.
     pub(super) fn on_message(
         &mut self,
         route: CallRoute<'_>,
@@ -630,7 +630,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
             return Ok(self.on_reply(route, connection, received, header, &head));
         }
         if !connection.accept_late_reply() {
-            // If the client skipped unknown replies, a server could prolong the call without end.
+            // If the client skipped replies to unknown requests, a server could prolong the call
+            // without end. So the connection is closed.
             return Ok(Err(self.on_no_reply(
                 route,
                 &mut connection,
@@ -789,8 +790,8 @@ impl<'r, 'c, 'a> Invocation<'r, 'c, 'a> {
         };
         let mut detail = self.detail(endpoint, phase, message);
         if !matches!((broken, self.due), (ExchangeError::TimedOut, _) | (_, CallDeadline::At(_))) {
-            // With a relative deadline the ORB does not measure the time of a call, so none is
-            // reported.
+            // With a relative deadline the ORB does not measure the time of a call, so the detail
+            // has no elapsed time.
             detail.elapsed = None;
         }
         let input = match broken {

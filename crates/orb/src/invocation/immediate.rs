@@ -23,9 +23,9 @@ fn invocation<'c, 'a>(
     Invocation::new(callee.context(), callee, request)
 }
 
-/// Sends a oneway if an idle connection takes it at once. Calls that the fast path does not serve
-/// are not sent: those of forwarded references, of threads with policies, with interceptors, and
-/// with another sync scope than `Transport`.
+/// Sends a oneway if an idle connection takes it at once. Does not send a oneway that the fast path
+/// does not serve: through a forwarded reference, on a thread with policies, with interceptors, or
+/// with a sync scope other than `Transport`.
 pub(crate) fn try_oneway<'a>(
     callee: &Callee,
     operation: &Operation<'_>,

@@ -1,10 +1,10 @@
-//! Calls whose last result is received in memory of the caller, without a copy where its form on the
-//! wire and its form in memory are the same.
+//! Calls whose last result is received in memory of the caller. The result is not copied if it has
+//! the same form in this memory and on the wire.
 //!
-//! The call reads the beginning of the reply into the connection's buffer. The stub then decodes the
-//! results there. When it arrives at the last one, the decoder reads the rest of the message from the
-//! connection. If this is not possible, nothing is read from the connection, and the call receives the
-//! whole reply as other calls do.
+//! The call reads the beginning of the reply into the connection's buffer, in which the stub
+//! decodes the results. For the last result, the decoder reads the rest of the message directly
+//! from the connection. If the decoder cannot do so, it reads nothing from the connection, and the
+//! call receives the whole reply as other calls do.
 
 use std::cell::{Cell, RefCell};
 
@@ -23,8 +23,8 @@ use crate::client::connection::ClientConnection;
 use crate::exception::SystemException;
 use crate::exchange::ExchangeError;
 
-/// Makes a two-way call from a thread without policies, whose last result is read into memory of the
-/// caller. Returns `None` if `results` has read the results, otherwise the reply.
+/// Makes a two-way call from a thread without policies, and reads the last result into memory of
+/// the caller. Returns `None` if `results` has read the results, otherwise the reply.
 pub(crate) fn call_into<'r, 'a>(
     callee: &'r Callee,
     operation: &Operation<'_>,

@@ -211,9 +211,9 @@ impl Binding {
     }
 }
 
-/// Returns the object's key if the object belongs to this ORB. The key is transient and has the
-/// stamp of this ORB, or the key is persistent or plain and the reference has an address of this
-/// ORB.
+/// Returns the object's key if the object belongs to this ORB. A transient key belongs to this ORB
+/// if it has the ORB's stamp ([object keys](crate::object_key)). A persistent or plain key belongs
+/// to this ORB if the reference has an address of this ORB.
 #[cold]
 fn local_key(context: &ClientContext, ior: &Ior) -> Option<Box<[u8]>> {
     let own_addresses = context.own_addresses();

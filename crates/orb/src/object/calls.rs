@@ -54,7 +54,7 @@ fn call_and_read<'r, 'a>(
     call::call(callee, operation, arguments, results)
 }
 
-/// Makes a call as [`call_and_read`] does, whose last result is read into memory of the caller.
+/// Makes a call as [`call_and_read`] does, and reads the last result into memory of the caller.
 #[inline(never)]
 fn call_and_read_into<'r, 'a>(
     callee: &'r Callee,

@@ -291,7 +291,7 @@ fn run_marshalled(
 }
 
 /// Makes a collocated call with encoded arguments, for example a dynamic call, a call of a dynamic
-/// servant, or a call that must wait. Follows forwards, also to other ORBs.
+/// servant, or a call that must wait. Follows forwards, even to other ORBs.
 #[cold]
 pub(crate) fn invoke_local<'r, 'a>(
     client: &'r Arc<ClientContext>,

@@ -78,8 +78,8 @@ impl fmt::Debug for ManagerCore {
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The interval at which `wait_for_requests` looks for running requests. A signal at the end of
-/// each request would need a memory fence in each.
+/// The interval at which `wait_for_requests` looks for running requests. If each request signalled
+/// its end instead, each request would need a memory fence.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl PoaManager {

@@ -118,7 +118,8 @@ pub(super) enum ReserveResult<'p> {
 impl PoaCore {
     #[inline]
     pub(super) fn own_object(self: &Arc<Self>, place: SlotId) -> Option<PinnedObject<'_>> {
-        // A failed `get` counts as a user for a moment, so it needs the `UnpinCheck` as well.
+        // Even a failed `get` counts as a user for a moment, which can delay the POA's destruction.
+        // The drop of the `UnpinCheck` then continues the destruction.
         let left = UnpinCheck(self);
         let active = self.objects.get(place.slot, place.generation)?;
         Some(PinnedObject { active, _left: left })
@@ -327,8 +328,8 @@ impl PoaCore {
         }
         let priority = self.rt.as_ref().and_then(|rt| rt.object_priority(id));
         let entry = KeyEntry::Object { poa: Arc::clone(self), servant: servant.clone(), id: id.into(), priority };
-        // The object is counted before its insertion: a thread that found it uncounted could
-        // consider the POA empty.
+        // A thread that found the object before it was counted could consider the POA empty. So the
+        // object is counted before its insertion.
         self.keyed_objects.fetch_add(1, Ordering::AcqRel);
         match PoaTable::of_server(&orb).insert(&self.object_key(id), entry) {
             Ok(place) => {
@@ -366,8 +367,8 @@ impl PoaCore {
         }
     }
 
-    /// Deactivates an object. When its running requests have finished, the POA etherealizes it and
-    /// drops its reference to the servant.
+    /// Deactivates an object. When the object's running requests have finished, the POA
+    /// etherealizes the object and drops its reference to the servant.
     pub(super) fn deactivate(self: &Arc<Self>, id: &[u8], why: DeactivationReason) -> Result<(), PoaError> {
         self.begin_deactivation(id, why)?;
         self.remove_object(id, why)
@@ -392,7 +393,8 @@ impl PoaCore {
             if goes {
                 return Err(PoaError::ObjectNotActive);
             }
-            // The thread that reserved the id will release it, because it finds the object active.
+            // Another thread has reserved the id. That thread will find the object active, and
+            // release the id.
             self.wait_for_object(id, None);
         }
     }
@@ -418,8 +420,8 @@ impl PoaCore {
                     self.release_id(id);
                     return Err(PoaError::ObjectNotActive);
                 };
-                // The count is decremented first, because another thread may finish the
-                // deactivation directly after the removal.
+                // Directly after the removal, another thread may finish the deactivation, and must
+                // then find the new count. So the count is decremented first.
                 self.keyed_objects.fetch_sub(1, Ordering::AcqRel);
                 match PoaTable::of_server(&orb).remove(&self.object_key(id), place) {
                     RetireResult::Taken(KeyEntry::Object { servant, .. }) => Some(servant),
@@ -448,8 +450,8 @@ impl PoaCore {
             && let Ok(orb) = self.orb()
             && !orb.main_queue().is_main_thread()
         {
-            // The main thread drops the last reference to the servant, unless its queue has
-            // stopped.
+            // The main thread etherealizes the object and drops the last reference to the servant.
+            // If the queue of the main thread has stopped, this thread does both.
             let (poa, id) = (Arc::clone(self), ObjectId::from(id));
             let end = Box::new(move || poa.etherealize(id.as_octets(), servant));
             if let Err(end) = orb.main_queue().push_deactivation(end) {

@@ -162,7 +162,7 @@ impl PoaTable {
         if is_outside_rt(poa) {
             return Ok(None);
         }
-        // A request of a task runs at the task's priority.
+        // On a thread that serves a task of a core pool, each request runs at the task's priority.
         #[cfg(feature = "core-pool")]
         if let Some(priority) = thread_context::current_lane(self.stamp).task_priority() {
             return Ok(Some(priority));

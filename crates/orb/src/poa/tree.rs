@@ -304,7 +304,8 @@ impl PoaCore {
         activator: &Arc<dyn AdapterActivator>,
         name: &str,
     ) -> Option<Result<bool, SystemException>> {
-        // The activator pins the POA, so that the POA's destruction waits for it.
+        // The POA is pinned while its activator runs. So the POA's destruction waits for the end of
+        // this call.
         let orb = self.orb().ok()?;
         let Some(_running) = PoaTable::of_server(&orb).poas.get(self.slot_id.slot, self.slot_id.generation) else {
             return Some(Ok(false));

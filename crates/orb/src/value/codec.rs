@@ -83,7 +83,8 @@ fn read_in_region(
             // is read.
             region.set_info(start.value_number, factory.info);
             d.enter_nesting()?;
-            // Blocks of slots double in size, so a slot is charged twice.
+            // Blocks of slots double in size, so up to half of the slots can be unused. The charge
+            // for a slot is therefore twice its size.
             d.charge(2 * ValueRegion::SLOT_SIZE)?;
             let object = factory.read(d)?;
             d.charge(size_of_val(&*object) + BLOCK)?;

@@ -1,8 +1,9 @@
 //! Bulk encoding and decoding of sequences and arrays whose elements are numbers, booleans, enums,
 //! or structures and arrays of these.
 //!
-//! The first element can have less or more padding than the others. All others have one layout,
-//! because a structure's end position modulo its strictest alignment does not depend on its start.
+//! The first element can have less or more padding than the others. All elements after the first
+//! have one layout, because a structure's end position modulo its strictest alignment does not
+//! depend on its start.
 
 use super::{Cdr, CdrError, Decoder, Encoder};
 
@@ -280,8 +281,8 @@ impl<'m> Decoder<'m> {
         if out_of_range { Err(CdrError::EnumOutOfRange) } else { Ok(values) }
     }
 
-    /// Reads `len` elements into the arena. The caller has read `len` with
-    /// [`read_len`](Decoder::read_len).
+    /// Reads `len` elements into the arena ([`Scratch`](crate::Scratch)). The caller has read `len`
+    /// with [`read_len`](Decoder::read_len).
     ///
     /// # Errors
     /// The errors of [`Cdr::decode`] and of [`charge`](Decoder::charge);

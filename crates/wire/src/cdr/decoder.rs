@@ -174,8 +174,8 @@ impl<'m> Decoder<'m> {
         self
     }
 
-    /// Sets the bytes of the message behind those of the decoder, from which
-    /// [`read_into`](Decoder::read_into) reads.
+    /// Sets the source of the bytes that follow the decoder's bytes in the message.
+    /// [`read_into`](Decoder::read_into) reads from this source.
     #[must_use]
     pub fn with_tail(mut self, tail: &'m MessageTail<'m>) -> Decoder<'m> {
         self.tail = Some(tail);
@@ -577,7 +577,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads `len` numbers. Numbers in this machine's byte order that are aligned in memory are
-    /// borrowed. Other numbers are converted into the arena.
+    /// borrowed. Other numbers are converted into the arena ([`Scratch`]).
     ///
     /// # Errors
     /// [`CdrError::Truncated`]; if conversion is needed, [`CdrError::MissingScratch`] without an
@@ -660,7 +660,7 @@ impl<'m> Decoder<'m> {
         if octets == 0 { Ok(()) } else { self.charge(octets.saturating_add(BLOCK_OVERHEAD)) }
     }
 
-    /// Reads `len` elements into the arena. The caller has read `len` with
+    /// Reads `len` elements into the arena ([`Scratch`]). The caller has read `len` with
     /// [`read_len`](Decoder::read_len).
     ///
     /// # Errors

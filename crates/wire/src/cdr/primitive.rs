@@ -31,7 +31,7 @@ pub trait Primitive: Pod + sealed::Sealed {
     /// Size in bytes, which is also the alignment on the wire.
     const SIZE: usize = size_of::<Self>();
 
-    /// Converts the vector to the variant of its number's size, without a copy.
+    /// Converts the vector, without a copy, to the `NumberVec` variant for numbers of this size.
     #[doc(hidden)]
     fn into_numbers(numbers: Vec<Self>) -> NumberVec;
 
@@ -40,14 +40,15 @@ pub trait Primitive: Pod + sealed::Sealed {
     fn with_swapped_bytes(self) -> Self;
 }
 
-/// Returns the octets as numbers in this machine's byte order. `None` if they are not aligned, or
-/// not a whole number of numbers.
+/// Returns the octets as numbers in this machine's byte order. Returns `None` if the octets are not
+/// aligned for the numbers, or if their length is not a multiple of a number's size.
 #[must_use]
 pub fn numbers_in<T: Primitive>(octets: &[u8]) -> Option<&[T]> {
     bytemuck::try_cast_slice(octets).ok()
 }
 
-/// Returns the octets as numbers, as [`numbers_in`] does.
+/// Returns the octets as mutable numbers in this machine's byte order. Returns `None` if the octets
+/// are not aligned for the numbers, or if their length is not a multiple of a number's size.
 #[must_use]
 pub fn numbers_in_mut<T: Primitive>(octets: &mut [u8]) -> Option<&mut [T]> {
     bytemuck::try_cast_slice_mut(octets).ok()

@@ -1,11 +1,11 @@
-//! Reading a sequence into memory of the caller, also from a message of which only the beginning
+//! Reading a sequence into memory of the caller, even from a message of which only the beginning
 //! has been received.
 
 use super::bulk::read_element;
 use super::{BulkCdr, CdrError, Decoder, MemoryRefusal, truncated};
 
-/// Size in bytes of the buffer in which elements whose form in memory differs from their form on
-/// the wire are received.
+/// Size in bytes of the buffer that receives elements whose form must be converted. The decoder
+/// converts the elements from this buffer to the caller's memory.
 const STAGE_BYTES: usize = 16 << 10;
 
 /// The source of the bytes of a message that its receiver has not read from the transport.
@@ -57,7 +57,7 @@ pub trait ResultMemory<T> {
     /// caller has checked `len`.
     fn prepare(&mut self, len: usize, value: T) -> &mut [T];
 
-    /// Makes a vector empty.
+    /// Makes a vector empty. Does nothing to a slice.
     fn clear(&mut self);
 }
 
@@ -157,15 +157,16 @@ impl Decoder<'_> {
             return self.charge_elements::<T>(len);
         }
         if let Some(meter) = self.meter() {
-            // Here the numbers of the refusal are elements.
+            // This refusal counts elements, while the refusals of an account count bytes.
             meter.set_refusal(MemoryRefusal { requested: len, in_use: 0, limit: memory.room() });
         }
         Err(CdrError::ResultMemoryTooSmall)
     }
 }
 
-/// Reads `values` from `here` and then from `tail`, which have exactly their bytes. Reads the whole
-/// tail even if it finds an error, so that the next message follows.
+/// Reads `values` from `here` and then from `tail`, which together have exactly the bytes of the
+/// values. Reads the whole tail even if an element is invalid, so that the next message follows on
+/// the connection.
 fn fill<T: BulkCdr>(
     values: &mut [T],
     here: &[u8],
@@ -215,7 +216,7 @@ mod tests {
     use super::super::{BulkLayout, BulkReader, BulkWriter, Cdr, Encoder, Endian, MemoryAccount, MemoryMeter};
     use super::*;
 
-    /// Octets behind those of a decoder.
+    /// A source of the octets of a message that the decoder does not have.
     struct Rest<'o>(Cell<&'o [u8]>);
 
     impl TailSource for Rest<'_> {
@@ -262,7 +263,8 @@ mod tests {
         }
     }
 
-    /// Reads a sequence that is cut at each octet between decoder and tail.
+    /// Reads the sequence once for each place at which its octets can be divided between decoder
+    /// and tail.
     fn read_at_every_cut<T: BulkCdr + Default + PartialEq + std::fmt::Debug>(values: &[T]) {
         for endian in [Endian::Big, Endian::Little] {
             for start in 0..8_u8 {

@@ -255,7 +255,7 @@ impl<'m> Decoder<'m> {
     }
 
     /// Reads a string. UTF-8 is borrowed, and so is ISO 8859-1 with ASCII characters only. Other
-    /// ISO 8859-1 text is converted into the arena.
+    /// ISO 8859-1 text is converted into the arena ([`Scratch`](crate::Scratch)).
     ///
     /// # Errors
     /// [`CdrError::CharacterNotInCodeSet`] if the code set is UTF-8 and the octets are not UTF-8;
@@ -411,7 +411,7 @@ impl<'m> Decoder<'m> {
         if octets.len() / 2 > bound as usize { Err(CdrError::StringOverBound) } else { Ok((octets, order)) }
     }
 
-    /// Reads a wstring into the arena.
+    /// Reads a wstring into the arena ([`Scratch`](crate::Scratch)).
     ///
     /// # Errors
     /// [`CdrError::MissingScratch`] if the decoder has no arena, and the errors of
@@ -420,7 +420,8 @@ impl<'m> Decoder<'m> {
         self.read_bounded_wstr(u32::MAX)
     }
 
-    /// Reads a bounded wstring into the arena. The bound counts UTF-16 code units.
+    /// Reads a bounded wstring into the arena ([`Scratch`](crate::Scratch)). The bound counts
+    /// UTF-16 code units.
     ///
     /// # Errors
     /// [`CdrError::StringOverBound`], and the errors of [`read_wstr`](Decoder::read_wstr).

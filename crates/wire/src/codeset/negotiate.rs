@@ -92,8 +92,8 @@ pub struct NoCommonCodeSet;
 /// 4. the first of the server's conversion sets that is also one of the client's;
 /// 5. the fallback that every ORB must support: UTF-8, or UTF-16 for wchar.
 ///
-/// The result has no code set for wchar if the server has none, if the client has no native one, or
-/// if Corelane does not support the one that the rules choose.
+/// The result has no code set for wchar if the server's reference names none, if the client has no
+/// native code set for wchar, or if Corelane does not support the chosen code set.
 ///
 /// # Errors
 /// [`NoCommonCodeSet`] if the server names no code set for char, the client has no native code set,

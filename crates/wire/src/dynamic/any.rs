@@ -22,8 +22,8 @@ use crate::typecode::{TypeCode, TypeCodeKind, View};
 #[derive(Clone)]
 pub struct AnyValue {
     type_code: TypeCode,
-    /// The encoded value. In front of it stand the bytes of its message since the last multiple of
-    /// 8, so that it keeps its alignment.
+    /// The encoded value, behind the bytes of its message since the last multiple of 8. These bytes
+    /// preserve the alignment of the value.
     octets: Octets,
     start: u8,
     endian: Endian,

@@ -36,8 +36,9 @@ impl TreeReader {
         d.charge_block(size_of::<ValueInstance>() + 2 * size_of::<(u32, (u32, TypeCode))>())?;
         let number = u32::try_from(self.numbers.len()).map_err(|_| CdrError::LimitExceeded)?;
         self.numbers.insert(start.value_number, (number, type_code.clone()));
-        // The arm tables find a type by its address. This type may be dropped after the value, and
-        // a new type may get its address, so its arms are in tables of their own.
+        // The arm tables find a type by its address. The type of this value may be dropped after
+        // the value, and a new type may get the same address. So the arms of this type are in
+        // separate tables.
         let arms = std::mem::take(&mut self.arms);
         let mut state = Vec::new();
         for member in state_types(type_code.view())? {

@@ -350,8 +350,9 @@ impl Transcoder<'_, '_> {
         d: &mut Decoder<'_>,
         mut out: Option<&mut Encoder<'_>>,
     ) -> Result<(), CdrError> {
-        // The arm tables find a type by its address. This type may be dropped after the value, and
-        // a new type may get its address, so its arms are in tables of their own.
+        // The arm tables find a type by its address. The type of this value may be dropped after
+        // the value, and a new type may get the same address. So the arms of this type are in
+        // separate tables.
         let arms = std::mem::take(&mut self.arms);
         let result = match view.kind() {
             TypeCodeKind::ValueBox => self.value(view.content().ok_or(CdrError::BadTypeCode)?, d, out),
@@ -388,8 +389,8 @@ impl Transcoder<'_, '_> {
             (Purpose::Send, None) => {}
         }
         // The arm tables find a type by its address. The types in the `any` may be dropped after
-        // the value, and new types may get their addresses, so their arms are in tables of their
-        // own.
+        // its value, and new types may get the same addresses. So the arms of the types in the
+        // `any` are in separate tables.
         let arms = std::mem::take(&mut self.arms);
         let result = self.value(type_code.view(), d, out);
         self.arms = arms;
@@ -434,8 +435,8 @@ pub(super) fn find_known_type(
     Err(CdrError::NoValueFactory)
 }
 
-/// The known type of a value: its repository id and the ids after it, and its TypeCode if that is
-/// not the expected TypeCode.
+/// The known type of a value: its repository id and the ids after it, and its TypeCode. The
+/// TypeCode is `None` if it is the expected TypeCode.
 pub(super) struct KnownType {
     ids: Vec<Cow<'static, str>>,
     pub(super) type_code: Option<TypeCode>,

@@ -24,7 +24,8 @@ pub fn is_lent(unread: &[u8]) -> bool {
 }
 
 /// Returns the header of the short form of a message with the header `whole`. `head_len` is the
-/// number of octets of the message's beginning, header included. `None` above 4 GiB.
+/// number of octets of the message's beginning, header included. Returns `None` if the size of the
+/// short form does not fit in 32 bits.
 #[must_use]
 pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; Header::LEN]> {
     let size = u32::try_from((head_len + REFERENCE_LEN).checked_sub(Header::LEN)?).ok()?;
@@ -37,7 +38,7 @@ pub fn lent_header(whole: &[u8; Header::LEN], head_len: usize) -> Option<[u8; He
 }
 
 /// Splits a message in the short form into its beginning, without the header, and the transport's
-/// octets. `None` if the message is too short.
+/// octets. Returns `None` if the message is too short.
 #[must_use]
 pub fn split_lent(message: &[u8]) -> Option<(&[u8], [u8; REFERENCE_LEN])> {
     let (head, reference) = message.get(Header::LEN..)?.split_last_chunk()?;

@@ -304,7 +304,8 @@ fn parse_whole_checks_each_part_of_the_header() {
         for octet in (0..=255).filter(|octet| *octet != good[at]) {
             let mut other = good;
             other[at] = octet;
-            // In the other byte order the size exceeds the octets of the message.
+            // If the octet is the byte-order flag, the size is read in the other byte order, and is
+            // larger than the message.
             assert_eq!(glance(&other, u32::MAX), None, "octet {at} is {octet}");
         }
     }

@@ -7,7 +7,7 @@ use super::graph::{Child, Graph, Node, NodeMember};
 use super::{INDIRECTION, TypeCode, TypeCodeKind, TypeCodeRepr, description};
 use crate::cdr::{CdrError, Decoder};
 
-/// Reads a TypeCode; its memory is proportional to its encoded size.
+/// Reads a TypeCode, which takes memory in proportion to its encoded size.
 pub(super) fn read(d: &mut Decoder<'_>) -> Result<TypeCode, CdrError> {
     let number = d.read_u32()?;
     if let Some(kind) = TypeCodeKind::from_number(number)

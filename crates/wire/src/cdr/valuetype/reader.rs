@@ -71,9 +71,9 @@ impl ValueReadState {
         ValueReadState { read_values: RefCell::new(None), lookup_type: None, convert_custom: None }
     }
 
-    /// Sets the functions that values in an `any` need. `look_up` finds types: a value whose type
-    /// inherits from the type in the TypeCode is truncated or refused unless `look_up` finds its
-    /// actual type. `convert` converts custom values whose octets cannot be copied.
+    /// Sets the functions that values in an `any` need. `look_up` finds the TypeCode of a value
+    /// whose type inherits from the type in the `any`. If `look_up` does not find it, the value is
+    /// truncated or refused. `convert` converts custom values whose octets cannot be copied.
     #[must_use]
     #[inline]
     pub const fn with_lookup_and_converter(

@@ -54,7 +54,7 @@ fn a_plain_value_and_an_indirection_to_it() {
         let value = e.begin_value((1, 1), keep, A, false)?.unwrap();
         e.end_value(value)
     });
-    // The short follows the id directly, where padding would be.
+    // A short is aligned to 2 bytes, so no padding separates it from the id.
     let id = "0000000a 'IDL:A:1.0' 00";
     let expected = format!("7fffff02 {id} 0007 ffffffff ffffffe8 00000000 7fffff02 ffffffff ffffffdc");
     assert_eq!(written, octets(&expected));
