@@ -336,7 +336,8 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // The server might refuse all of several requests that arrive at the same moment.
+        // Waits for each request before the next, because the server might refuse all of several
+        // requests that arrive at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);

@@ -279,7 +279,8 @@ fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     assert_eq!((counts.requests_handed_over, counts.requests_not_bound), (ROUNDS.into(), 0), "{counts:?}");
 }
 
-/// Makes calls to a task during which the client calls the server on the same connection.
+/// Calls a task whose servant calls the client. The client then calls the server on the same
+/// connection before it replies.
 fn call_back_during_nested_calls(config: CorePoolConfig) -> CorePoolCounts {
     let scene = Scene::new(fifo_orb(), config.cores([0]));
     scene.set(&[task(1, 0, 40)]);
@@ -314,7 +315,8 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     assert!(counts.threads_moved >= MOVES / 5 && counts.connections_unbound_by_task_end >= MOVES / 5, "{counts:?}");
 }
 
-/// Changes the tasks of a pool while a client calls, and checks the order of all its requests.
+/// Changes the tasks of a pool while a client calls, and checks that the client's requests run once
+/// each and in order.
 fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCounts {
     let scene = Scene::new(fifo_orb(), config.cores([0, 1]).best_effort_threads(1));
     let sets = [vec![task(1, 0, 40)], vec![task(1, 1, 20)], vec![], vec![task(1, 1, 40)], vec![]];
@@ -482,7 +484,7 @@ fn settings_out_of_range_are_refused() {
     pool.set_tasks(&[task(1, 0, 1)]).unwrap();
 }
 
-/// The modes of core pools: which thread reads a request of a task, and which one runs it.
+/// The modes of core pools: the thread that reads a request of a task, and the thread that runs it.
 mod modes {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -696,8 +698,9 @@ mod modes {
                 assert_eq!(received, sent, "{mode:?}");
                 assert_eq!(read_above_tasks(), 4 * round, "{mode:?}");
             }
-            // A LocateRequest as the first message of a connection brings it to the reader, which
-            // counts the next one.
+            // The first LocateRequest moves the new connection to the thread that reads above all
+            // tasks. This thread reads at most four messages before the next job: the second
+            // LocateRequest and three plain requests.
             object.validate_connection().unwrap();
             object.validate_connection().unwrap();
             for number in 0..5 {
@@ -781,7 +784,7 @@ mod modes {
     /// The texts of observed events.
     type Events = Arc<Mutex<Vec<String>>>;
 
-    /// A scene with a faulty binder, and the signs of its fault.
+    /// A scene with a [`Faulty`] binder, and the signs that the binder has blocked or panicked.
     struct FaultyScene {
         scene: Scene,
         has_failed: Arc<AtomicBool>,
@@ -813,8 +816,8 @@ mod modes {
         let FaultyScene { scene, has_failed, gate, .. } = faulty_manager("stalls", false);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
         let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&clients[usize::from(id == "task-2")], id));
-        // A thread of the lane reads the first request of each connection, and the manager the
-        // others.
+        // A thread of the lane reads the first request of each connection, and the manager reads
+        // the later requests.
         assert!(step(&two, &STEP, 0).unwrap().is_bound());
         std::thread::scope(|scope| {
             let stalled = scope.spawn(|| step(&two, &STEP, 1).unwrap());

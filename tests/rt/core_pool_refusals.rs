@@ -143,7 +143,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         let expected = format!("the core pool {pool} has withdrawn the promise of task 1: the kernel refused {reason}");
         wait_until(|| events.lock().iter().any(|event| event.starts_with(&expected)));
         assert_eq!((events.lock().len(), scene.pool.missing_guarantee_reason()), (1, None));
-        // The other task has kept its promise, and a new promise of the refused task holds.
+        // The refusal does not affect the other task, and the pool accepts the refused task again.
         let kept = step(&of_other, &STEP, 1).unwrap();
         assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
         scene.set(&[task(1, 1, 35), task(2, 1, 30)]);

@@ -200,7 +200,8 @@ fn microseconds(latency: &str) -> f64 {
     number.parse::<f64>().unwrap() * if unit == "ms" { 1e3 } else { 1.0 }
 }
 
-/// Fails if the commands are not sorted into their stream, or if the bulk transfer is.
+/// Fails if the commands are not sorted into their stream, or if the bulk transfer is sorted into
+/// it.
 #[test]
 fn demo_over_a_link_shows_the_stream_of_the_commands_and_the_rest() {
     if let Some(refusal) = steering_refusal() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::source;
 
-/// Two forms of IDL constructs, as written and as resolved, which share their names.
+/// Two files that define IDL constructs under the same names: as written, and as resolved.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
 /// Names that several modules use, qualified by the module's name.

@@ -1,5 +1,6 @@
 //! The ceiling of best effort: bulk load that real-time I/O holds at a part of the link, on the
-//! receiver's side and on the sender's. The full load of the same run stands for the link.
+//! receiver's side and on the sender's. The rate of the full load in the same run counts as the
+//! rate of the link.
 
 use std::ops::Range;
 use std::time::Duration;

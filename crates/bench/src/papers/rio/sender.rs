@@ -126,7 +126,8 @@ impl Sender {
         }
         let config = RioConfig::for_interface(&self.interface).max_level(FeatureLevel::KernelPriorities);
         let limiting = RioTransport::new(config.max_best_effort_send_rate(Some(rate)).journal_folder(journals));
-        // The receive threads belong to the benchmark, which is no lack here.
+        // Checks only the level. The transport may lack receive threads, because the benchmark's
+        // own threads receive.
         let lack = limiting.missing_priorities_reason().unwrap_or_default();
         if limiting.level() != FeatureLevel::KernelPriorities {
             return Err(Failure::new(format!("{}; {lack}", limiting.level_limit_reason())));

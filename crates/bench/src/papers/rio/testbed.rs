@@ -83,8 +83,9 @@ struct Processes {
 }
 
 impl Processes {
-    /// Sends bulk load for the time `length`. Then `lift` lifts the ceiling, if there is one, and
-    /// returns the number of dropped frames. The end of the connection must not be among them.
+    /// Sends bulk load for the time `length`. Calls `lift` before the connection ends, so that no
+    /// frame of the connection's end is dropped. `lift` lifts the ceiling, if there is one, and
+    /// returns the number of dropped frames.
     fn send_bulk(
         &mut self,
         port: u16,
