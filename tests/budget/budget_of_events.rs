@@ -116,7 +116,7 @@ fn reactive_dispatch_allocates_nothing_and_hands_nothing_over() {
         assert_one_lock_per_event(&cost);
     }
     // With several consumers, the first and the last consumer share the copy of the channel. Each
-    // other consumer needs a further copy, because its event has another time.
+    // other consumer needs a further copy, because its event has another send time.
     let second = connect(&server, channel.reference());
     for octets in [0, 64] {
         let cost = supplier_cost(&channel, &event(octets));

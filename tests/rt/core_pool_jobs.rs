@@ -153,7 +153,8 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     for refused in &sent[2..] {
         assert_reply_refused(raw.receive_reply(), *refused);
     }
-    // Requests on a second connection of the task, which has no thread yet, count too.
+    // Requests on a second connection of the task count too, although this connection has no thread
+    // yet.
     assert_refused(step(&object, &STEP, 4));
     let note = |encoder: &mut corelane::Encoder| {
         encoder.write_u32(5);

@@ -400,8 +400,8 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewal follows after 10 s, and the lease ends after 30 s. So a task that lapses
-    // while it is registered has not lapsed by the end of its lease.
+    // The first renewal follows after 10 s, and the lease ends after 30 s. So the end of the lease
+    // is not the reason if the task lapses while it is registered.
     let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);

@@ -83,7 +83,8 @@ fn check_rows(said: &str, page: &str, expected: &[(&str, usize)], without_deadli
     assert!(!page.contains("http"), "the page must refer to no other resource");
 }
 
-/// Checks that each name has a task, and that the task of the survey was refused with its test.
+/// Checks that each name has a task, and that the task `survey` was refused with the name of the
+/// test that it failed.
 fn check_tasks(said: &str, page: &str, names: &[&str]) {
     let (_, summary) = said.split_once("\nsummary ").expect(said);
     let lines: Vec<&str> = summary.lines().collect();
