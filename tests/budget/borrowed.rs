@@ -471,7 +471,7 @@ mod own_memory {
     fn result_in_the_other_byte_order_is_swapped_in_the_memory_of_the_caller() {
         let server = scripted::serve(0, |stream: &mut TcpStream, id| {
             let elements = many(COUNT, sample).into_iter().flat_map(|sample| {
-                // Only the first double is not aligned without padding.
+                // Only the first element needs padding before its double.
                 let padding: &[u8] = if sample.id == 0 { &[0; 4] } else { &[] };
                 [&sample.id.to_be_bytes()[..], &sample.height.to_be_bytes(), padding, &sample.weight.to_be_bytes()]
                     .concat()

@@ -260,7 +260,8 @@ impl Skeleton for CallBack {
             assert_eq!(client.receive_reply_id(), sent);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
-        // The reply has the results of `step`. The server does not read them.
+        // The reply has the form of the results of `step`. Its values are arbitrary, because the
+        // server ignores them.
         let reply = call.reply();
         reply.write_u32(0);
         reply.write_u8(0);

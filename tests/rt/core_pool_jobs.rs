@@ -27,8 +27,8 @@ fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     (Scene::new(orb, CorePoolConfig::default().name(name).cores([0])), events)
 }
 
-/// Budget of a job in microseconds. A virtual machine may count the time in which its host runs
-/// other machines. A short job uses less than this budget even on a loaded host.
+/// Budget of a job in microseconds. It is so large that a short job stays within it even on a
+/// virtual machine that counts the time in which its host runs other machines.
 const LARGE_BUDGET: u64 = 100_000;
 
 fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
