@@ -625,7 +625,7 @@ mod modes {
                 // is not certain.
                 let unserved = (counts.requests_not_bound, counts.without_thread > 0);
                 assert_eq!(unserved, if refuses { (0, true) } else { (1, false) }, "{mode:?} {counts:?}");
-                // The threads are free again.
+                // Checks that the threads are free again.
                 let object = scene.object(&clients[3], "task-1");
                 wait_until(|| step(&object, &STEP, 0).is_ok_and(|by| by.is_bound()));
             }

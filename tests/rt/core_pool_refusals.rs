@@ -349,7 +349,8 @@ fn spec(name: &str, period: u64, target: &ObjectRef) -> TaskSpec {
 
 #[test]
 fn admission_object_demotes_a_task_that_the_kernel_refuses() {
-    // One thread serves the target and the admission object.
+    // One thread serves the target and the admission object, so a refusal for this thread applies
+    // to admissions too.
     let one =
         |builder: OrbBuilder| builder.pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 }));
     let (server, events) = observed_orb(one);

@@ -198,8 +198,8 @@ impl Site {
 
     fn publish(&self, source: i32, number: i32) {
         for event_type in [16, 17] {
-            // No consumer wants events of type 17, whose numbers are negative so that the test
-            // would notice one.
+            // No consumer wants events of type 17. Their numbers are negative, so that the test
+            // notices if such an event is delivered.
             let number = if event_type == 16 { number } else { -number };
             let header = EventHeader { r#type: event_type, source, ttl: 1, ..EventHeader::default() };
             let data = RtecEventData { payload: number.to_be_bytes().to_vec().into(), ..RtecEventData::default() };

@@ -145,7 +145,7 @@ fn take(run: &mut RecordedRun, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later version of the program may write unknown records.
+        // A later version of the program may write unknown records, which are ignored.
         _ => {}
     }
 }

@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn large_filter_refuses_the_measured_event_and_has_64_nodes() {
         let set = large_filter();
-        // Each head of a group is one dependency, and each masked type is three.
+        // The header of a group is one dependency, and a masked type is three dependencies.
         let heads = 5;
         assert_eq!(heads + (set.headers().len() - heads) / 3, FILTER_NODES);
         let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();

@@ -120,7 +120,8 @@ impl RioTestbed {
             }
         }
         for port in ReceiveVariant::ALL.iter().filter_map(|variant| ports.get(variant.word())) {
-            // The first call waits until the stream has accepted the connection.
+            // The first call waits until the stream has accepted the connection, so it is made
+            // before the measurements.
             sender.ask(&format!("echo {port} 0 1 0"), PATIENCE)?;
         }
         let answer = receiver.ask("objects", PATIENCE)?;
