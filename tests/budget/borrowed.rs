@@ -404,7 +404,8 @@ mod own_memory {
         let remote = remote(&client, &source);
         let mut samples = Vec::new();
         let mut unevens = Vec::new();
-        // Around the size of a reply that is read at once, in steps that no element divides.
+        // Few elements, and sizes around that of a reply that is read at once. With the odd step,
+        // the end of the first read falls on different parts of an element.
         for count in [0, 1, 2, 3, 500].into_iter().chain((600..3000).step_by(37)) {
             for source in [&remote, &source] {
                 assert_eq!(source.make_samples_into(count, &mut samples), Ok(count as usize));

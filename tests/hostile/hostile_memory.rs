@@ -508,7 +508,8 @@ fn cancelled_call_frees_its_partial_reply() {
             assert_eq!(exception.kind(), Kind::Transient, "{fragments}, {number}: {exception}");
             assert_eq!(probe.echo("well").unwrap(), "well");
         }
-        // This reply needs nearly all of the maximum.
+        // This reply needs nearly all of the maximum, so it succeeds only if the partial replies
+        // are freed.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }

@@ -269,8 +269,8 @@ fn nested_call_gets_no_priority_from_the_share() {
 #[test]
 fn idle_threads_do_not_wake_the_thread_that_checks_the_budget() {
     let (scene, worker, _client) = scene("idle", share());
-    // Both threads may see the same work. One of them takes it, and the other must not count as
-    // busy.
+    // Both best-effort threads may see the same work. One of them takes it, and the other must not
+    // count as busy.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
