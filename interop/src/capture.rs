@@ -35,7 +35,7 @@ impl Ports {
 
 const PORTS: u32 = 20_000;
 
-/// The lowest port. The [`PORTS`] ports from this one on are below 32,768, where Linux's ephemeral
+/// The lowest port. The [`PORTS`] ports from this port on are below 32,768, where Linux's ephemeral
 /// ports begin by default.
 const LOWEST: u32 = 12_000;
 

@@ -453,8 +453,9 @@ mod own_memory {
         assert_eq!(streams.load(Ordering::SeqCst), 1, "the calls used another connection");
     }
 
-    /// A reply whose only result is a sequence of `count` elements. `elements` are their octets from the
-    /// fifth on, where the reply's octets are a multiple of 8; the first four are 0.
+    /// A reply whose only result is a sequence of `count` elements. The first four octets of the
+    /// elements are 0. `elements` are the further octets, which begin at a multiple of 8 octets in
+    /// the reply.
     fn reply(id: u32, count: u32, elements: &[u8]) -> Vec<u8> {
         message(REPLY, false, &[&reply_start(id, 0)[..], &count.to_le_bytes(), &[0; 4], elements].concat())
     }

@@ -53,8 +53,8 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
 /// Returns the costs of 1000 calls for the client's thread and for the server's thread that also
 /// runs `cost_so_far`.
 ///
-/// Repeats the measurement if only some calls took locks of the ORB: the hang-up monitor then
-/// watched the connection, because the client had paused.
+/// Repeats the measurement if only some calls took locks of the ORB. In this case the hang-up
+/// monitor watched the connection, because the client had paused.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {

@@ -363,7 +363,8 @@ fn has_shutdown_begun(scene: &Scene) -> bool {
     scene.orb.root_poa().children().is_empty()
 }
 
-/// Shuts the ORB of a scene down. Returns the operations that had ended when the shutdown ended.
+/// Shuts the ORB of a scene down. Returns the arguments of the operations that had ended when the
+/// shutdown ended.
 fn shut_down(scene: &Scene) -> Vec<u32> {
     scene.orb.shutdown(true).unwrap();
     scene.state.steps.0.lock().clone()

@@ -129,7 +129,8 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts a channel. It answers any input line with the number of its queued sets.
+/// Starts a program with an event channel. The program answers any input line with the number of
+/// queued event sets.
 pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,

@@ -137,8 +137,8 @@ struct Resolves {
 }
 
 impl Resolves {
-    /// Creates resolves that begin at the initial context if `from_root`, else at the context
-    /// `path`, where a name has one component.
+    /// Creates calls of `resolve` that begin at the initial context if `from_root`, else at the
+    /// context `path`, where a name has one component.
     fn new(
         root: &NamingContextExtRef,
         path: &str,

@@ -17,8 +17,9 @@ use crate::value::SingleValue;
 /// The ceiling in percent of the link.
 const CEILING: f64 = 40.0;
 
-/// Bytes of a full frame with its Ethernet header, which count for a ceiling, and its data.
+/// Bytes of a full frame with its Ethernet header. A ceiling counts all these bytes.
 const FRAME: f64 = 1_514.0;
+/// Bytes of TCP data in a full frame.
 const DATA: f64 = 1_448.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

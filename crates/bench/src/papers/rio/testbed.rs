@@ -22,7 +22,7 @@ use crate::service::RunningProgram;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_secs(600);
-/// Maximum number of bytes in a frame of the link.
+/// Maximum number of bytes in a frame of the link, without the Ethernet header.
 const MAX_FRAME: u64 = 1_500;
 /// Time after the start of the bulk load in which TCP reaches its rate.
 const RAMP: Duration = Duration::from_millis(200);
