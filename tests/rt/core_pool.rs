@@ -700,9 +700,8 @@ mod modes {
                 assert_eq!(received, sent, "{mode:?}");
                 assert_eq!(read_above_tasks(), 4 * round, "{mode:?}");
             }
-            // The first LocateRequest moves the new connection to the thread that reads above all
-            // tasks. This thread reads at most four messages before the next job: the second
-            // LocateRequest and three plain requests.
+            // A LocateRequest as the first message of a connection brings it to the reader, which
+            // counts the next one.
             object.validate_connection().unwrap();
             object.validate_connection().unwrap();
             for number in 0..5 {
