@@ -35,8 +35,8 @@ impl Ports {
 
 const PORTS: u32 = 20_000;
 
-/// The lowest port. With `PORTS` it keeps all ports below 32,768, where Linux's ephemeral ports
-/// begin by default.
+/// The lowest port. The [`PORTS`] ports from this port on are below 32,768, where Linux's ephemeral
+/// ports begin by default.
 const LOWEST: u32 = 12_000;
 
 fn free_port() -> Result<u16, String> {
@@ -104,7 +104,8 @@ pub struct Capture {
     folder: PathBuf,
 }
 
-/// The summary must be the last column, because it may contain tabs.
+/// The fields that tshark prints of each packet. The summary must be the last field, because it may
+/// contain tabs.
 const COLUMNS: [&str; 10] = [
     "frame.number",
     "tcp.srcport",
@@ -168,7 +169,7 @@ impl Capture {
         }
         let mut command = Command::new("tshark");
         command.args(["-o", "giop.max_message_size:100000000", "-o", "tcp.try_heuristic_first:TRUE"]);
-        // A capture is out of order if a sender has moved to another core.
+        // The packets of a capture are out of order if a sender has moved to another core.
         command.args(["-o", "tcp.reassemble_out_of_order:TRUE"]);
         command.args(preferences.iter().flat_map(|preference| ["-o", preference]));
         command.arg("-r").arg(&self.file).args(["-Y", "giop || _ws.malformed", "-T", "fields"]);

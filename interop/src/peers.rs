@@ -23,7 +23,8 @@ pub enum Orb {
 }
 
 impl Orb {
-    /// Returns the ORB's name in interop/skips, and of its folder in interop/peers.
+    /// Returns the name of the ORB in interop/skips, which is also the name of its folder in
+    /// interop/peers.
     pub fn name(self) -> &'static str {
         match self {
             Orb::OmniOrb => "omniorb",

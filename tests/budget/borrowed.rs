@@ -404,7 +404,8 @@ mod own_memory {
         let remote = remote(&client, &source);
         let mut samples = Vec::new();
         let mut unevens = Vec::new();
-        // Around the size of a reply that is read at once, in steps that no element divides.
+        // Few elements, and sizes around that of a reply that is read at once. With the odd step,
+        // the end of the first read falls on different parts of an element.
         for count in [0, 1, 2, 3, 500].into_iter().chain((600..3000).step_by(37)) {
             for source in [&remote, &source] {
                 assert_eq!(source.make_samples_into(count, &mut samples), Ok(count as usize));
@@ -452,8 +453,9 @@ mod own_memory {
         assert_eq!(streams.load(Ordering::SeqCst), 1, "the calls used another connection");
     }
 
-    /// A reply whose only result is a sequence of `count` elements. `elements` are their octets from the
-    /// fifth on, where the reply's octets are a multiple of 8; the first four are 0.
+    /// A reply whose only result is a sequence of `count` elements. The first four octets of the
+    /// elements are 0. `elements` are the further octets, which begin at a multiple of 8 octets in
+    /// the reply.
     fn reply(id: u32, count: u32, elements: &[u8]) -> Vec<u8> {
         message(REPLY, false, &[&reply_start(id, 0)[..], &count.to_le_bytes(), &[0; 4], elements].concat())
     }
@@ -471,7 +473,7 @@ mod own_memory {
     fn result_in_the_other_byte_order_is_swapped_in_the_memory_of_the_caller() {
         let server = scripted::serve(0, |stream: &mut TcpStream, id| {
             let elements = many(COUNT, sample).into_iter().flat_map(|sample| {
-                // Only the first double is not aligned without padding.
+                // Only the first element needs padding before its double.
                 let padding: &[u8] = if sample.id == 0 { &[0; 4] } else { &[] };
                 [&sample.id.to_be_bytes()[..], &sample.height.to_be_bytes(), padding, &sample.weight.to_be_bytes()]
                     .concat()

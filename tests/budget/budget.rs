@@ -53,8 +53,8 @@ fn client(ior: &str) -> (Orb, ProbeRef) {
 /// Returns the costs of 1000 calls for the client's thread and for the server's thread that also
 /// runs `cost_so_far`.
 ///
-/// Repeats the measurement if only some calls took locks of the ORB: the hang-up monitor then
-/// watched the connection, because the client had paused.
+/// Repeats the measurement if only some calls took locks of the ORB. In this case the hang-up
+/// monitor watched the connection, because the client had paused.
 fn measure(probe: &ProbeRef, call: impl Fn(&ProbeRef)) -> Cost {
     let mut cost = count(probe, &call);
     for _ in 1..TRIES {
@@ -217,8 +217,8 @@ fn a_unix_socket_has_the_same_costs_as_tcp() {
 }
 
 /// A message to a sleeping receiver costs one system call of the sender and one of the receiver.
-/// The threads of `LeaderFollowers` sleep until the bell rings, a socket beside the shared memory;
-/// clients and the threads of connections sleep in a futex call.
+/// The threads of `LeaderFollowers` wait for the bell, a socket to which the sender writes. Clients
+/// and the threads of connections sleep in a futex call.
 #[test]
 fn shared_memory_costs_only_the_system_calls_of_waiting() {
     // With `max_spin` 0, threads do not poll the rings before they sleep.

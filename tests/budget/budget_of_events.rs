@@ -116,7 +116,7 @@ fn reactive_dispatch_allocates_nothing_and_hands_nothing_over() {
         assert_one_lock_per_event(&cost);
     }
     // With several consumers, the first and the last consumer share the copy of the channel. Each
-    // other consumer needs a further copy, because its event has another time.
+    // other consumer needs a further copy, because its event has another send time.
     let second = connect(&server, channel.reference());
     for octets in [0, 64] {
         let cost = supplier_cost(&channel, &event(octets));
@@ -142,8 +142,8 @@ fn lanes_allocate_nothing_and_hand_an_event_over_once() {
         let cost = push(&channel, &supplier, &event(octets), EVENTS);
         assert_eq!([cost.allocations, cost.orb_locks, cost.handoffs], [0, 0, EVENTS], "{octets} octets");
         assert_eq!([cost.lane_locks, cost.locks, cost.syscalls], [EVENTS, EVENTS, 0]);
-        // The thread of the lane takes the channel's lock when it wakes, and after the call. It
-        // hands nothing over.
+        // The thread of the lane takes the channel's lock twice for each event: when it wakes, and
+        // after the call. It makes no hand-off.
         assert_eq!((counts(), load(&consumer.locks) - locks), (before, 2 * EVENTS));
     }
     assert_eq!(consumer.events.load(Ordering::Acquire), 2 * (EVENTS + 50));

@@ -167,7 +167,8 @@ fn nothing_is_copied(dispatch: Dispatch) {
     assert!(is_lent(&result) && result == scene.lender.given, "{dispatch:?}");
     let echo = scene.store.echo(&octets).unwrap();
     assert!(is_lent(&echo) && echo == octets && scene.lender.last_place().1);
-    // A servant may return ordinary octets that it was sent, and a client may send a result on.
+    // A servant can return octets that it received without lending, and a client can send a
+    // received result as an argument.
     assert_eq!(scene.store.echo(&octets[1..]).unwrap(), octets[1..]);
     assert_eq!(scene.store.keep(&echo).unwrap(), sum(&octets));
     assert_eq!(scene.store.keep(&result).unwrap(), sum(&result));

@@ -59,8 +59,10 @@ fn run_on_core(permitted: &CpuSet, first: bool) {
     thread::set_affinity(None, &CpuSet::one(core)).unwrap();
 }
 
-/// In a lane, a request that no thread polls for costs its sender a system call, which rings the
-/// bell. A caller that does not poll makes no other system calls, so its system calls are counted.
+/// Checks that callers over shared memory rarely wake a thread of the server while it polls.
+///
+/// To wake a thread that sleeps, a caller makes one system call. The callers do not poll and so
+/// make no other system calls, so the test counts their system calls.
 fn callers_over_shared_memory_need_not_wake_a_thread_that_polls(dispatch: Dispatch) {
     let permitted = thread::affinity(None).unwrap();
     if matches!(dispatch, Dispatch::ThreadPerConnection { .. }) || permitted.iter().count() < 2 {

@@ -80,7 +80,8 @@ struct Shared {
     is_gate_open: AtomicBool,
     reader: Mutex<Option<Reader>>,
     large: Octets,
-    /// For each `turn`, the number of octets of the reply to `large` that had arrived by then.
+    /// For each call of `turn`, the number of octets of the reply to `large` that had arrived at
+    /// its end.
     turns: Mutex<Vec<usize>>,
 }
 
@@ -205,8 +206,8 @@ impl Server {
 
 const TURNS: usize = 60;
 
-/// Checks that the server sends more of a begun reply before it takes further requests. Each `turn`
-/// reads the octets that have arrived, which makes room for more of the large reply.
+/// Checks that the server sends more of a begun reply before it takes further requests. Each call
+/// of `turn` reads the octets that have arrived, which makes room for more of the large reply.
 fn check_order(threads: Threads, address: &str, size: usize) {
     let server = Server::new(threads, address, size);
     let mut others: Vec<Line> = (0..TURNS).map(|_| server.served()).collect();

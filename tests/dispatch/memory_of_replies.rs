@@ -16,7 +16,7 @@ use corelane_tests::raw::request;
 
 const LARGE: usize = 1 << 20;
 const HELD: usize = 8 << 20;
-/// Number of large replies that exceed half of `HELD`.
+/// Number of large replies that together exceed half of `HELD`.
 const UNREAD: usize = 5;
 const THREADS: usize = 2;
 

@@ -33,8 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The tests run one after the other, because a process has few permits to poll.
 static ALONE: Mutex<()> = Mutex::new("tests of polling", LockScope::Orb, ());
 
-/// Runs `test` with the cores for servers and for clients. A thread polls only if its peer runs on
-/// another core.
+/// Runs `test` on two cores. The argument of `test` moves the calling thread to the core for
+/// servers (true) or to the core for clients (false), because a thread polls only if its peer runs
+/// on another core.
 fn with_two_cores(test: impl FnOnce(&dyn Fn(bool))) {
     let _alone = ALONE.lock();
     let permitted = thread::affinity(None).unwrap();

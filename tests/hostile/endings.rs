@@ -171,7 +171,7 @@ fn stuck_peer_does_not_delay_the_drop_after_a_shutdown_without_waiting() {
         server.orb.shutdown(false).unwrap();
         let start = Instant::now();
         drop(server);
-        // Without the bound the drop could take 30 seconds, the write time-out.
+        // Without the drain time-out, the drop could take 30 seconds, the write time-out.
         assert!(start.elapsed() < Duration::from_secs(20), "{dispatch:?}");
         drop(stream);
     }

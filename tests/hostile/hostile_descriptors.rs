@@ -285,7 +285,7 @@ fn descriptors_to_a_client_delay_no_call() {
             });
             let call = what.clone();
             let error = bounded(&what, move || {
-                // If the kernel refuses descriptors, no bytes arrive.
+                // If the kernel refuses descriptors, no bytes arrive, so the call needs a time-out.
                 let timeout = Some(Timeout::Precise(Duration::from_secs(3)));
                 let orb = Orb::builder().call_policies(CallPolicies { timeout, ..CallPolicies::NONE }).build().unwrap();
                 let probe = ProbeRef::from_object(orb.string_to_object(&ior).unwrap().unwrap());

@@ -336,7 +336,8 @@ fn attack_with(server: &Server, number: usize, attack: &Attack, told: &Mutex<Vec
     told.lock().clear();
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.write_all(&message).unwrap();
-        // The server might refuse all of several requests that arrive at the same moment.
+        // Waits for each request before the next, because the server might refuse all of several
+        // requests that arrive at the same moment.
         until(name, || holding.load(Ordering::SeqCst) + told.lock().len() == number + 1);
     }
     let peak = CountingAllocator::take_peak_bytes().saturating_sub(before);
@@ -507,7 +508,8 @@ fn cancelled_call_frees_its_partial_reply() {
             assert_eq!(exception.kind(), Kind::Transient, "{fragments}, {number}: {exception}");
             assert_eq!(probe.echo("well").unwrap(), "well");
         }
-        // This reply needs nearly all of the maximum.
+        // This reply needs nearly all of the maximum, so it succeeds only if the partial replies
+        // are freed.
         assert_eq!(probe.sevens(7 << 20).unwrap().len(), 7 << 20, "{fragments}");
     }
 }

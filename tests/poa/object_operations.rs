@@ -58,7 +58,8 @@ fn every_object_answers_the_object_operations() {
         let client = Orb::new().unwrap();
         let remote: ObjectRef = client.string_to_reference(&local.to_string()).unwrap();
         asked(&remote);
-        // A corbaloc URL gives a reference without a type id.
+        // A corbaloc URL gives a reference without a type id, so the client asks the server for the
+        // type.
         orb.bind_corbaloc_key("plain", &local).unwrap();
         let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("{:?}", orb.endpoints()) };
         let plain = client.string_to_object(&format!("corbaloc::1.2@127.0.0.1:{port}/plain")).unwrap().unwrap();

@@ -260,7 +260,8 @@ impl Skeleton for CallBack {
             assert_eq!(client.receive_reply_id(), sent);
         }
         self.ended.fetch_add(1, Ordering::SeqCst);
-        // The reply has the results of `step`. The server does not read them.
+        // The reply has the form of the results of `step`. Its values are arbitrary, because the
+        // server ignores them.
         let reply = call.reply();
         reply.write_u32(0);
         reply.write_u8(0);
@@ -279,7 +280,8 @@ fn callbacks_run_on_a_bound_connection_during_nested_calls() {
     assert_eq!((counts.requests_handed_over, counts.requests_not_bound), (ROUNDS.into(), 0), "{counts:?}");
 }
 
-/// Makes calls to a task during which the client calls the server on the same connection.
+/// Calls a task whose servant calls the client. The client then calls the server on the same
+/// connection before it replies.
 fn call_back_during_nested_calls(config: CorePoolConfig) -> CorePoolCounts {
     let scene = Scene::new(fifo_orb(), config.cores([0]));
     scene.set(&[task(1, 0, 40)]);
@@ -314,7 +316,8 @@ fn no_request_is_lost_repeated_or_reordered_while_tasks_change() {
     assert!(counts.threads_moved >= MOVES / 5 && counts.connections_unbound_by_task_end >= MOVES / 5, "{counts:?}");
 }
 
-/// Changes the tasks of a pool while a client calls, and checks the order of all its requests.
+/// Changes the tasks of a pool while a client calls, and checks that the client's requests run once
+/// each and in order.
 fn change_tasks_under_calls(config: CorePoolConfig, changes: u64) -> CorePoolCounts {
     let scene = Scene::new(fifo_orb(), config.cores([0, 1]).best_effort_threads(1));
     let sets = [vec![task(1, 0, 40)], vec![task(1, 1, 20)], vec![], vec![task(1, 1, 40)], vec![]];
@@ -360,7 +363,8 @@ fn has_shutdown_begun(scene: &Scene) -> bool {
     scene.orb.root_poa().children().is_empty()
 }
 
-/// Shuts the ORB of a scene down. Returns the operations that had ended when the shutdown ended.
+/// Shuts the ORB of a scene down. Returns the arguments of the operations that had ended when the
+/// shutdown ended.
 fn shut_down(scene: &Scene) -> Vec<u32> {
     scene.orb.shutdown(true).unwrap();
     scene.state.steps.0.lock().clone()
@@ -482,7 +486,7 @@ fn settings_out_of_range_are_refused() {
     pool.set_tasks(&[task(1, 0, 1)]).unwrap();
 }
 
-/// The modes of core pools: which thread reads a request of a task, and which one runs it.
+/// The modes of core pools: the thread that reads a request of a task, and the thread that runs it.
 mod modes {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -622,7 +626,7 @@ mod modes {
                 // is not certain.
                 let unserved = (counts.requests_not_bound, counts.without_thread > 0);
                 assert_eq!(unserved, if refuses { (0, true) } else { (1, false) }, "{mode:?} {counts:?}");
-                // The threads are free again.
+                // Checks that the threads are free again.
                 let object = scene.object(&clients[3], "task-1");
                 wait_until(|| step(&object, &STEP, 0).is_ok_and(|by| by.is_bound()));
             }
@@ -774,7 +778,7 @@ mod modes {
     /// The texts of observed events.
     type Events = Arc<Mutex<Vec<String>>>;
 
-    /// A scene with a faulty binder, and the signs of its fault.
+    /// A scene with a [`Faulty`] binder, and the signs that the binder has blocked or panicked.
     struct FaultyScene {
         scene: Scene,
         has_failed: Arc<AtomicBool>,
@@ -806,8 +810,8 @@ mod modes {
         let FaultyScene { scene, has_failed, gate, .. } = faulty_manager("stalls", false);
         let clients = [(); 2].map(|()| Orb::new().unwrap());
         let [one, two] = ["task-1", "task-2"].map(|id| scene.object(&clients[usize::from(id == "task-2")], id));
-        // A thread of the lane reads the first request of each connection, and the manager the
-        // others.
+        // A thread of the lane reads the first request of each connection, and the manager reads
+        // the later requests.
         assert!(step(&two, &STEP, 0).unwrap().is_bound());
         std::thread::scope(|scope| {
             let stalled = scope.spawn(|| step(&two, &STEP, 1).unwrap());

@@ -27,8 +27,8 @@ fn scene_with_overruns(name: &str) -> (Scene, Overruns) {
     (Scene::new(orb, CorePoolConfig::default().name(name).cores([0])), events)
 }
 
-/// Budget of a job in microseconds. A virtual machine may count the time in which its host runs
-/// other machines. A short job uses less than this budget even on a loaded host.
+/// Budget of a job in microseconds. It is so large that a short job stays within it even on a
+/// virtual machine that counts the time in which its host runs other machines.
 const LARGE_BUDGET: u64 = 100_000;
 
 fn budget(microseconds: u64, action: JobOverrunAction) -> TaskRules {
@@ -153,7 +153,8 @@ fn one_request_above_the_rate_waits_and_others_are_refused() {
     for refused in &sent[2..] {
         assert_reply_refused(raw.receive_reply(), *refused);
     }
-    // Requests on a second connection of the task, which has no thread yet, count too.
+    // Requests on a second connection of the task count too, although this connection has no thread
+    // yet.
     assert_refused(step(&object, &STEP, 4));
     let note = |encoder: &mut corelane::Encoder| {
         encoder.write_u32(5);

@@ -143,7 +143,7 @@ fn refused_move_is_taken_back_and_its_task_withdrawn() {
         let expected = format!("the core pool {pool} has withdrawn the promise of task 1: the kernel refused {reason}");
         wait_until(|| events.lock().iter().any(|event| event.starts_with(&expected)));
         assert_eq!((events.lock().len(), scene.pool.missing_guarantee_reason()), (1, None));
-        // The other task has kept its promise, and a new promise of the refused task holds.
+        // The refusal does not affect the other task, and the pool accepts the refused task again.
         let kept = step(&of_other, &STEP, 1).unwrap();
         assert_eq!((kept.core, kept.native, kept.is_bound()), (1, 30, true));
         scene.set(&[task(1, 1, 35), task(2, 1, 30)]);
@@ -349,7 +349,8 @@ fn spec(name: &str, period: u64, target: &ObjectRef) -> TaskSpec {
 
 #[test]
 fn admission_object_demotes_a_task_that_the_kernel_refuses() {
-    // One thread serves the target and the admission object.
+    // One thread serves the target and the admission object, so a refusal for this thread applies
+    // to admissions too.
     let one =
         |builder: OrbBuilder| builder.pool(PoolConfig::default().dispatch(Dispatch::LeaderFollowers { threads: 1 }));
     let (server, events) = observed_orb(one);
@@ -400,8 +401,8 @@ fn client_of_a_refused_task_learns_of_it_at_its_next_renewal() {
     let client = Orb::new().unwrap();
     let tasks: TasksRef = client.string_to_reference(&service.reference().to_string()).unwrap();
     let target = client.string_to_object(&target).unwrap().unwrap();
-    // The first renewal follows after 10 s, and the lease ends after 30 s. So a task that lapses
-    // while it is registered has not lapsed by the end of its lease.
+    // The first renewal follows after 10 s, and the lease ends after 30 s. So the end of the lease
+    // is not the reason if the task lapses while it is registered.
     let short = TaskSpec { lease: 30_000 * MS, ..spec("slow", 200 * MS, &target) };
     let slow = AdmittedTask::admit(&tasks, &target, &short).unwrap();
     assert_eq!(step(slow.reference(), &STEP, 0).unwrap().native, 98);

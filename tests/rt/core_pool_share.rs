@@ -22,8 +22,8 @@ const MOST: Duration = Duration::from_secs(3);
 /// An operation that works for as much processor time as its argument says in microseconds. Returns
 /// the processor times above all tasks and in the ordinary scheduling class.
 static WORK: Operation = Operation::new("work");
-/// An operation that works until its thread has been lowered as often as its argument says. Returns
-/// for each time the processor time that the thread had above all tasks before it.
+/// An operation that works until its thread has been lowered from a priority above all tasks, as
+/// often as its argument says. Returns the processor times at this priority, one for each lowering.
 static LOWERED: Operation = Operation::new("lowered");
 
 struct Worker;
@@ -269,8 +269,8 @@ fn nested_call_gets_no_priority_from_the_share() {
 #[test]
 fn idle_threads_do_not_wake_the_thread_that_checks_the_budget() {
     let (scene, worker, _client) = scene("idle", share());
-    // Both threads may see the same work. One of them takes it, and the other must not count as
-    // busy.
+    // Both best-effort threads may see the same work. One of them takes it, and the other must not
+    // count as busy.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

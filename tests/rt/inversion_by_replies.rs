@@ -103,9 +103,9 @@ impl Stage {
         })
     }
 
-    /// Sends a reply and records its size. When the test is armed, records its priority, and first
-    /// delays a low reply until the high operation has run, as a preemption of the low thread
-    /// would.
+    /// Sends a reply and records its size. If the test is armed, also records the priority of the
+    /// sending thread, and delays the reply of a low thread until the high operation has run, as a
+    /// preemption of this thread would.
     fn send(&self, octets: usize, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let Some(Scheduling::Fifo(native)) = served_by().scheduling else { return send() };
         {

@@ -75,8 +75,8 @@ fn without_a_ceiling_a_remote_peer_may_ask_only_for_the_default_priority() {
     assert_eq!(orb.event_counts().requests_refused, 16);
 }
 
-/// The lowest lane must read, because an urgent lane must not work for a peer that may not ask for
-/// its priority.
+/// The lowest lane must read, because a peer that may not request an urgent lane's priority must
+/// not occupy that lane.
 #[test]
 fn the_lowest_lane_reads_for_lanes_without_a_ceiling_from_other_machines() {
     let (orb, _) = server(tcp_with_remote_peers(), PoolConfig::default());

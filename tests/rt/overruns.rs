@@ -157,7 +157,7 @@ fn overrun_that_ends_in_a_panic_is_reported() {
 }
 
 /// Makes a server, a client, and the client's reference to a worker. The worker's lane has native
-/// priority 50, and an operation that overruns is lowered to native priority 2.
+/// priority 50, and the thread of an operation that overruns is lowered to native priority 2.
 fn lowering() -> (Orb, Orb, WorkerRef) {
     let overrun = OverrunAction::LowerPriority(335);
     let server = Orb::builder()

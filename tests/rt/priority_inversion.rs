@@ -111,7 +111,7 @@ fn a_buffer_in_order_of_priority_bounds_the_wait_to_the_request_that_runs() {
     for _ in 0..3 {
         low.send_at_priority("who", LOW, None);
     }
-    // Separate connections, because the order in which the server reads them must not matter.
+    // Uses separate connections, so that the server may read the requests in any order.
     let mut high = RawClient::for_object(&object);
     high.send_at_priority("who", HIGH, None);
     let mut probe = RawClient::for_object(&object);

@@ -219,7 +219,7 @@ fn a_lane_with_a_budget_in_packets_serves_calls_within_it() {
     );
 }
 
-/// The client is a plain one. Fails if the lane's packets wait for a thread of the kernel.
+/// The client is an ordinary ORB. Fails if the lane's packets wait for a thread of the kernel.
 #[test]
 fn the_packets_of_a_lane_of_low_latency_are_processed_in_the_receive_context() {
     if is_refused() {

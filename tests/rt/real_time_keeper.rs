@@ -111,8 +111,8 @@ fn bytes_of_waiting_requests_are_bounded() {
     let buffering = Some(BufferBounds { max_requests: 0, max_bytes: 16 });
     let (object, reporter) = pool(&orb, ThreadpoolConfig::default().buffering(buffering));
     let mut first = RawClient::for_object(&object);
-    // The lane's only thread counts as busy while it registers the connection, so the request may
-    // be refused.
+    // The lane's only thread counts as busy while it registers the connection, so the lane may
+    // refuse the request. The test then sends the request again.
     wait_until(|| {
         first.send_at_priority("wait", 10, None);
         wait_until(|| reporter.waiting.load(Ordering::SeqCst) == 1 || first.has_data());

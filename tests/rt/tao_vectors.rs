@@ -49,7 +49,7 @@ fn the_priorities_that_tao_sends_reach_their_lanes() {
         let Some(data) = request.contexts.find(context_id::RT_CORBA_PRIORITY) else { continue };
         let expected = vector["expected"]["service_contexts"].as_array().unwrap();
         let expected = expected.iter().find(|context| context["id"] == 10).unwrap()["priority"].as_i64().unwrap();
-        // The capture includes padding that TAO did not clear.
+        // The capture includes padding that TAO did not clear, and that the server must ignore.
         to_unlaned.send("who", Some(data), None);
         let (_, echo, answer) = to_unlaned.receive_reply();
         assert_eq!((i64::from(answer.who().priority), echo.map(i64::from)), (expected, Some(expected)));

@@ -63,13 +63,13 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Makes the state of servants in `orb`.
+    /// Makes a reporter that serves in `orb`, and that leaves the priority in RTCurrent unchanged.
     #[must_use]
     pub fn new(orb: &Orb) -> Arc<Self> {
         Self::with_priority(orb, None)
     }
 
-    /// Makes the state of servants in `orb`. If `priority_to_set` is present, each operation sets
+    /// Makes a reporter that serves in `orb`. If `priority_to_set` is present, each operation sets
     /// it in RTCurrent when it begins.
     #[must_use]
     pub fn with_priority(orb: &Orb, priority_to_set: Option<i16>) -> Arc<Self> {

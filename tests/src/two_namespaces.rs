@@ -32,7 +32,7 @@ pub(crate) fn with(transport: &Arc<RioTransport>) -> OrbBuilder {
 /// Creates a pool with a lane of priority [`LOW`] and a lane of priority [`HIGH`]. The lane of
 /// priority [`HIGH`] has the service class `io`.
 pub(crate) fn lanes(orb: &Orb, io: IoClass) -> ThreadpoolId {
-    // Without a ceiling, the lowest lane would read the connections of other machines.
+    // Without `max_request_priority`, the lowest lane would read the connections of other machines.
     let high = LaneConfig::default().priority(HIGH).max_request_priority(Some(i16::MAX)).io_class(io);
     let lanes = [LaneConfig::default().priority(LOW), high];
     orb.real_time().create_threadpool_with_lanes(&LanesConfig::default().lanes(lanes)).unwrap()

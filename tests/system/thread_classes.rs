@@ -46,7 +46,8 @@ impl Skeleton for Ender {
     fn dispatch(&self, _: &[u8], call: &mut ServerCall<'_>) -> Result<(), SystemException> {
         let orb = self.0.lock().take();
         drop(orb);
-        // The ORB's shutdown thread waits for the thread of this request, so it still exists.
+        // The ORB's shutdown thread waits for the thread of this request, so the shutdown thread
+        // still exists.
         let ender = named("orb/end");
         call.reply().write_u8(ender[0].scheduling.priority());
         Ok(())

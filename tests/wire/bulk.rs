@@ -1,4 +1,4 @@
-//! Sequences of structures of numbers have the same octets if written in bulk or element by
+//! Sequences of structures of numbers have the same octets, whether written in bulk or element by
 //! element.
 
 use corelane::mapping::Scratch;

@@ -101,7 +101,7 @@ fn figures(lines: &str) -> Result<String, String> {
             });
             let cell = match found {
                 Some(line) => number(line).ok_or_else(|| format!("{peer}'s {operation} has no number"))?,
-                // A run may lack operations of other peers.
+                // A run may lack an operation of another product, but not of Corelane.
                 None if peer == "Corelane" => return Err(format!("the run has no {operation} of Corelane")),
                 None => "not measured".to_owned(),
             };

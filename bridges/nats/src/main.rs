@@ -36,7 +36,7 @@ or a corbaloc URL with the name as its key.
 Exit status: 0 done, 1 not done, 2 wrong usage.
 ";
 
-/// Time from one look at the state to the next.
+/// Interval at which the program reads the state of the bridge, and prints a changed state.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -124,13 +124,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a text. The reader may have closed the pipe, after which the program goes on.
+/// Prints a text. An error is ignored, because the reader may have closed the pipe.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Runs the conformance suite with a stream of its own.
+/// Runs the conformance suite with a temporary stream, so that it does not touch the stream of a
+/// bridge.
 fn check(arguments: &Arguments) -> Result<(), String> {
     let stream = format!("corelane-check-{}-{}", std::process::id(), Monotonic::now().as_nanos());
     let server = Server::new(&arguments.server, &stream, arguments.max_bytes.min(64 << 20))?;
@@ -158,7 +159,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if !cos.starts_with("corbaloc:") {
         return Err("the channel is neither a name nor a corbaloc URL".to_owned());
     }
-    // The channel need not be there yet, so its interface is not asked.
+    // The channel may not exist yet, so the references are narrowed without a call.
     let object =
         |url: &str| orb.string_to_object(url).map_err(message)?.ok_or_else(|| "the reference is nil".to_owned());
     let durable = DurableChannelRef::unchecked_narrow(&object(&cos)?);
@@ -198,7 +199,8 @@ fn counts_line(counts: &BridgeCounts) -> String {
     )
 }
 
-/// Returns if the channel is durable; `None` if the program ends before the channel answers.
+/// Asks the channel until it answers, and returns true if it is durable. Returns `None` if the
+/// program ends before the channel answers.
 fn ask_if_durable(channel: &DurableChannelRef, termination: &Termination) -> Result<Option<bool>, String> {
     let mut is_told = false;
     loop {

@@ -1,8 +1,8 @@
 //! A backbone in a stream of NATS JetStream.
 //!
-//! A message is a batch of events, and its publication is acknowledged by the server when the stream
-//! has it. Each bridge reads as a durable pull consumer with one unacknowledged message at a time, so
-//! that the server returns no later message before an earlier one is acknowledged.
+//! A message is a batch of events, and its publication is acknowledged by the server when the
+//! stream has it. Each bridge reads as a durable pull consumer with one unacknowledged message at a
+//! time, so that the server delivers no later message before an earlier one is acknowledged.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -21,17 +21,17 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The deadline of each call to the server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which the server returns a message that was not acknowledged. After the end of a
-/// bridge, its successor waits for the message for this time.
+/// Time after which the server delivers an unacknowledged message again. After the end of a bridge,
+/// the next bridge waits for the message for this time.
 const ACK_WAIT: Duration = Duration::from_secs(2);
-/// The shortest wait that the server is asked for: 0 would be one without end.
+/// Minimum time for which the server waits for a message. The server takes 0 as a wait without end.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 
 fn failed(error: impl Display) -> BackboneError {
     BackboneError::Failed(error.to_string())
 }
 
-/// The place of a stream, and the runtime of its connections.
+/// The address of a NATS server, the configuration of a stream, and the runtime of the connections.
 #[derive(Clone)]
 pub(crate) struct Server {
     runtime: Arc<Runtime>,
@@ -55,7 +55,7 @@ impl Server {
 
     fn context(&self) -> Result<(Client, Context), BackboneError> {
         let options = ConnectOptions::new().name("corelane-nats").connection_timeout(CALL_TIMEOUT);
-        // The context starts a task, so it is made in the runtime.
+        // The JetStream context starts a task of Tokio, so it is made in the runtime.
         let connected = self.runtime.block_on(async {
             let client = options.connect(&self.url).await?;
             Ok::<_, ConnectError>((client.clone(), jetstream::new(client)))
@@ -100,7 +100,8 @@ impl NatsBackbone {
         self.server.runtime.block_on(call)
     }
 
-    /// Refuses a connection that is lost, because the client would wait for the server's return.
+    /// Returns an error if the connection is lost, because calls of the client would wait until the
+    /// server returns.
     fn check_connection(&self) -> Result<(), BackboneError> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
@@ -111,10 +112,11 @@ impl NatsBackbone {
 
 impl Backbone for NatsBackbone {
     fn identity(&mut self) -> Result<u64, BackboneError> {
-        // A stream that is deleted and created anew is another one.
+        // The time of creation distinguishes the stream from a later stream of the same name.
         let info = self.stream.cached_info();
         let created = info.created.unix_timestamp_nanos().to_be_bytes();
-        // FNV-1a, which no version of the compiler changes.
+        // Uses FNV-1a, because the identity must not change with the version of the compiler, as
+        // the hash of the standard library may.
         let octets = info.config.name.bytes().chain(created);
         let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
             (hash ^ u64::from(octet)).wrapping_mul(0x0000_0100_0000_01b3)

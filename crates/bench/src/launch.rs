@@ -108,7 +108,8 @@ pub(crate) fn start_server_with_nested_poa(
     keys: KeyLifetime,
     placement: &Placement,
 ) -> Result<(RunningProgram, String), Failure> {
-    // Adds 1 for the root POA, because the server refuses 0 as an argument. The server subtracts 1.
+    // The server refuses 0 as an argument, so the argument counts the root POA too. The server
+    // subtracts 1.
     let words = ["nested", &(depth + 1).to_string(), keys.name()];
     start(&format!("Corelane's server with {depth} POAs below the root"), &words, placement)
 }
@@ -128,7 +129,8 @@ pub(crate) fn start_name_server(
     start("Corelane's name server", &["naming", place, durability], placement)
 }
 
-/// Starts a channel. It answers any input line with the number of its queued sets.
+/// Starts a program with an event channel. The program answers any input line with the number of
+/// queued event sets.
 pub(crate) fn start_event_channel(
     address: &str,
     lanes: &str,
@@ -189,7 +191,8 @@ pub(crate) fn start(name: &str, words: &[&str], placement: &Placement) -> Result
 
 /// Starts this program in a new network namespace, whose interfaces it sees below /sys.
 pub(crate) fn start_in_namespace(name: &str, words: &[&str], placement: &Placement) -> Result<RunningProgram, Failure> {
-    // A mounted sysfs shows the interfaces of the network namespace in which it was mounted.
+    // A mounted sysfs shows the interfaces of the network namespace in which it was mounted, so the
+    // script mounts it again.
     const SCRIPT: &str = "mount -t sysfs sysfs /sys && exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", SCRIPT]);

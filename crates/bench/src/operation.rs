@@ -37,9 +37,9 @@ pub enum MeasuredOperation {
     LentOctets(usize),
     /// [`TakeOctets`](Self::TakeOctets) in memory that Corelane lends.
     TakeLentOctets(usize),
-    /// [`Longs`](Self::Longs), of which Corelane receives the result in memory of the caller.
+    /// [`Longs`](Self::Longs), whose result Corelane receives in memory of the caller.
     IntoLongs(usize),
-    /// [`Structs`](Self::Structs), of which Corelane receives the result in memory of the caller.
+    /// [`Structs`](Self::Structs), whose result Corelane receives in memory of the caller.
     IntoStructs(usize),
 }
 
@@ -112,8 +112,8 @@ impl MeasuredOperation {
         )
     }
 
-    /// Returns the same operation on octets that are copied, with a result in memory of the ORB,
-    /// which every ORB has.
+    /// Returns the form of the operation that every ORB has. It copies octets, and receives results
+    /// in memory of the ORB.
     pub(crate) fn copied(self) -> Self {
         match self {
             MeasuredOperation::LentOctets(count) => MeasuredOperation::Octets(count),

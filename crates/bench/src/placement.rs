@@ -30,7 +30,7 @@ impl fmt::Display for CoreChoice {
     }
 }
 
-/// A side of a call.
+/// The side of a call to which a thread or a program belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The calling side.
@@ -122,7 +122,7 @@ pub struct PlacementGuard {
 
 impl Drop for PlacementGuard {
     fn drop(&mut self) {
-        // Errors are ignored, because nothing can be done about them here.
+        // Errors are ignored, because a drop cannot report them.
         let _ = thread::set_scheduling(None, self.scheduling);
         let _ = thread::set_affinity(None, &self.cores);
     }

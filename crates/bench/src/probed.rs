@@ -116,8 +116,8 @@ fn start_probed(kind: ProbedServer, placement: &Placement) -> Result<(RunningPro
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbedServer {
     Pool(ServerArchitecture),
-    /// This number of lanes. The highest serves the calls: another thread reads each request and
-    /// hands it over.
+    /// This number of lanes. Another thread reads each request and hands it over to the highest
+    /// lane, which serves it.
     Lanes(u8),
 }
 

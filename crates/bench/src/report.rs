@@ -241,7 +241,8 @@ fn written(value: f64) -> f64 {
 
 fn judged(text: &mut String, word: &str, value: &SingleValue) {
     let FigureLabel { transport, config, op, .. } = &value.label;
-    // The configuration begins with the transport in a group with several transports.
+    // In a group with several transports, the configuration begins with the transport, which is
+    // then not repeated.
     let transport = if config.starts_with(transport) { "" } else { transport };
     let named: Vec<&str> = [transport, config, op].into_iter().filter(|name| !name.is_empty()).collect();
     let bound = value.bound.map_or(String::new(), |bound| format!(", at most {}", format_number(bound)));

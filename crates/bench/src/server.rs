@@ -23,7 +23,7 @@ const MOST_DESCRIPTORS: u64 = 12_000;
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<String> = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // If the limit remains too low, connections fail later.
+    // The result is ignored: if the limit remains too low, connections fail later.
     let _ = corelane_sys::process::raise_descriptor_limit(MOST_DESCRIPTORS);
     match serve(&words) {
         Ok(()) => 0,

@@ -130,7 +130,7 @@ const CALLS: &[&str] = &["call", "cubit"];
 const SCALE: &[&str] = &["scale"];
 const SMALL: &[&str] = &["octet", "long", "struct"];
 
-/// Octets that are lent cost the same for every size.
+/// Operations with lent octets, which cost the same for every size.
 const LENT: &[&str] = &["take_lent_octets65536", "take_lent_octets1048576", "take_lent_octets67108864"];
 
 const ECHOES: &[&str] = &["octet", "octets65536", "octets1048576"];

@@ -320,7 +320,8 @@ impl Testbed {
             if index + polling < servers.len() {
                 against.push(first + index + polling);
             }
-            // The last server is Corelane's server over Unix sockets.
+            // The last server is Corelane's server over Unix sockets, with which shared memory is
+            // compared.
             if server.transport == BaselineTransport::SharedMemory {
                 against.push(first + servers.len() - 1);
             }

@@ -100,7 +100,8 @@ impl Sensor {
 impl PushConsumer for Sensor {
     /// Gets the timeouts of the sensor's rate group, and pushes a sample for each.
     fn push(&self, timeouts: &[Event]) -> Result<(), SystemException> {
-        // The first timeout comes a period after the connection, so there is an output.
+        // The first timeout comes one period after the sensor has connected, so `output` is set by
+        // then.
         let Some(output) = self.output.get() else { return Ok(()) };
         for timeout in timeouts {
             self.push_sample(output, timeout.header.creation_time)?;

@@ -83,7 +83,8 @@ fn check_rows(said: &str, page: &str, expected: &[(&str, usize)], without_deadli
     assert!(!page.contains("http"), "the page must refer to no other resource");
 }
 
-/// Checks that each name has a task, and that the task of the survey was refused with its test.
+/// Checks that each name has a task, and that the task `survey` was refused with the name of the
+/// test that it failed.
 fn check_tasks(said: &str, page: &str, names: &[&str]) {
     let (_, summary) = said.split_once("\nsummary ").expect(said);
     let lines: Vec<&str> = summary.lines().collect();
@@ -200,7 +201,8 @@ fn microseconds(latency: &str) -> f64 {
     number.parse::<f64>().unwrap() * if unit == "ms" { 1e3 } else { 1.0 }
 }
 
-/// Fails if the commands are not sorted into their stream, or if the bulk transfer is.
+/// Fails if the commands are not sorted into their stream, or if the bulk transfer is sorted into
+/// it.
 #[test]
 fn demo_over_a_link_shows_the_stream_of_the_commands_and_the_rest() {
     if let Some(refusal) = steering_refusal() {

@@ -32,7 +32,7 @@ impl Characters {
     }
 }
 
-/// A program's ORB configuration.
+/// The options of both command lines that configure the program's ORB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrbOptions {
     /// `--listen ADDRESS`, repeatable. Default: a free port of the loopback interface.
@@ -145,7 +145,7 @@ pub struct ServerOptions {
     /// `--task`: true if the references that clients get lead through admitted tasks to the
     /// server's object and to its object of type Bench.
     pub task: bool,
-    /// Configuration of the ORB.
+    /// Options for the server's ORB, such as its addresses.
     pub orb_options: OrbOptions,
 }
 
@@ -198,7 +198,7 @@ pub struct ClientOptions {
     pub min_callers_at_once: u32,
     /// True if the client shuts the server down after its last check.
     pub shutdown: bool,
-    /// Configuration of the ORB.
+    /// Options for the client's ORB, such as its GIOP version.
     pub orb_options: OrbOptions,
 }
 

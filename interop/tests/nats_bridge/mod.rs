@@ -19,9 +19,10 @@ use corelane_sys::lock::{LockScope, Mutex};
 
 /// Time limit of each wait, far above the usual duration.
 const GENEROUS: Duration = Duration::from_secs(120);
-/// Kills of each test run.
+/// Number of rounds of the test. At the end of each round, a bridge or the server of NATS is
+/// killed.
 const ROUNDS: i32 = 18;
-/// Events of each supplier in a round.
+/// Number of events that each supplier publishes in a round.
 const EVENTS: i32 = 20;
 
 fn target() -> &'static Path {
@@ -47,7 +48,7 @@ fn bridge(words: &[&str]) -> Command {
     command
 }
 
-/// A process that ends with the value.
+/// A process that is killed when the value is dropped.
 struct Running {
     process: Child,
     output: BufReader<ChildStdout>,
@@ -197,7 +198,8 @@ impl Site {
 
     fn publish(&self, source: i32, number: i32) {
         for event_type in [16, 17] {
-            // The consumers do not want the type 17, with another number.
+            // No consumer wants events of type 17. Their numbers are negative, so that the test
+            // notices if such an event is delivered.
             let number = if event_type == 16 { number } else { -number };
             let header = EventHeader { r#type: event_type, source, ttl: 1, ..EventHeader::default() };
             let data = RtecEventData { payload: number.to_be_bytes().to_vec().into(), ..RtecEventData::default() };
@@ -237,7 +239,8 @@ fn wanted_events_arrive_once_and_in_order_over_kills_of_bridges_and_of_nats() {
             1 => nats.kill_and_restart(),
             _ => sites[1].kill_and_restart_bridge(&nats),
         }
-        // Some kills come when the bridges have caught up, others while they have not begun.
+        // After one round in four, waits until the bridges have transferred events. So some kills
+        // meet bridges that have caught up, and others meet bridges that have not begun.
         if round % 4 == 3 {
             let least = (round / 2 * EVENTS) as usize;
             wait_until("events cross", || sites[1].numbers_of(1).len() >= least);

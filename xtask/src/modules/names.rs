@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use super::source;
 
-/// Two forms of IDL constructs, as written and as resolved, which share their names.
+/// Two files that define IDL constructs under the same names: as written, and as resolved.
 const PAIR: [&str; 2] = ["crates/idl/src/ast.rs", "crates/idl/src/model.rs"];
 
-/// Names that several modules use, qualified by the module's name.
+/// Names of types that several modules may define, because code qualifies them with the module's
+/// name.
 const CONVENTIONS: [&str; 2] = ["Error", "State"];
 
 /// Names that public types may share: `Reply` is a GIOP message, and the results of a call.
 const SHARED: [&str; 1] = ["Reply"];
 
-/// Files that define a type, with true for a public type.
+/// The files that define types of one name, each with true if its type is public.
 type Definitions = BTreeSet<(String, bool)>;
 
 pub(super) struct TypeNames(BTreeMap<String, Definitions>);

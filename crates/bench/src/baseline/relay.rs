@@ -73,7 +73,7 @@ pub(crate) fn one_way(octets: usize) -> MessageSizes {
 }
 
 /// Runs a relay to the sink at `target`. For each message of its sender, the relay sends `octets`
-/// bytes on each of `connections` connections. It has one sender at a time.
+/// bytes on each of `connections` connections. The relay serves one sender at a time.
 pub(crate) fn run_relay(
     transport: BaselineTransport,
     target: &str,

@@ -34,7 +34,7 @@ const DEFAULT_OPERATIONS: [MeasuredOperation; 18] = [
     MeasuredOperation::Octets(1024),
     MeasuredOperation::Octets(1 << 20),
     MeasuredOperation::Octets(16 << 20),
-    // The argument is not returned, so the server makes no copy.
+    // `TakeLongs` and `TakeOctets` do not return their argument, so the server makes no copy.
     MeasuredOperation::TakeLongs(1024),
     MeasuredOperation::TakeOctets(1024),
     MeasuredOperation::TakeOctets(16 << 20),

@@ -137,8 +137,8 @@ struct Resolves {
 }
 
 impl Resolves {
-    /// Creates resolves that begin at the initial context if `from_root`, else at the context
-    /// `path`, where a name has one component.
+    /// Creates calls of `resolve` that begin at the initial context if `from_root`, else at the
+    /// context `path`, where a name has one component.
     fn new(
         root: &NamingContextExtRef,
         path: &str,
@@ -524,8 +524,8 @@ impl Scene<'_> {
         if let (Some((_, alone)), Some((figure, beside))) = (called, called_beside) {
             values.push(told(figure, "p99 against no other client", beside / alone));
         }
-        // Both calls wait for a core as often, and only `resolve` can wait for the name server. So
-        // the ratio shows the waits for the name server.
+        // Both calls wait for a core equally often, and only `resolve` can wait for the name
+        // server. So the ratio shows the waits for the name server.
         if let (Some((figure, resolved)), Some((_, called))) = (resolved_beside, called_beside) {
             values.push(told(figure, "p99 against a call of another server", resolved / called));
         }

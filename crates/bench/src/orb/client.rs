@@ -177,7 +177,7 @@ fn sequences<T: PartialEq, S: AsRef<[T]>>(
     })
 }
 
-/// Makes calls as [`sequences`] does, whose results are received in the same memory.
+/// Makes calls as [`sequences`] does, but receives all results in the same memory.
 #[inline(always)]
 fn sequences_into<T: Copy + PartialEq>(
     sent: &[T],

@@ -13,7 +13,7 @@ pub(crate) struct RecordedRun {
     /// Members of the records `run` and `end` that describe the environment, in their order.
     pub(crate) environment: Vec<(String, String)>,
     /// Fractions of the calls. `cdf` of a result has, for each fraction, the time in microseconds
-    /// within which these calls ended.
+    /// within which this fraction of the calls ended.
     pub(crate) cdf_parts: Vec<f64>,
     pub(crate) results: Vec<ResultLine>,
     pub(crate) values: Vec<ValueLine>,
@@ -145,7 +145,7 @@ fn take(run: &mut RecordedRun, line: &Json) {
             peer: text_of(line, "peer"),
             reason: text_of(line, "reason"),
         }),
-        // A later version of the program may write unknown records.
+        // A later version of the program may write unknown records, which are ignored.
         _ => {}
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn of_bench(runs: &[RecordedRun], bench: &str) -> String {
     text
 }
 
-/// Draws curves across groups, for each axis on which the lines of each group have one position.
+/// Draws curves across groups, for each axis on which all lines of a group have the same position.
 fn across_groups(runs: &[RecordedRun], bench: &str, several: bool) -> String {
     let placed: Vec<RunLine<'_, ResultLine>> = numbered(runs, |run| &run.results)
         .filter(|(_, _, line)| line.label.bench == bench && line.axis_point.is_some())

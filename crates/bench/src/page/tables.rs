@@ -261,8 +261,8 @@ fn compared<'r, T: 'r>(
     for (at, run) in runs.iter().enumerate() {
         for (number, line) in lines(run).iter().enumerate() {
             let wanted = key(line);
-            // Several lines of a run may have one key, so the n-th of them is compared with the
-            // n-th in another run.
+            // Several lines of a run may have the same key. The n-th line with a key is therefore
+            // compared with the n-th line with this key in another run.
             let earlier = lines(run)[..number].iter().filter(|other| key(other) == wanted).count();
             let find = |run: &'r RecordedRun| lines(run).iter().filter(|other| key(other) == wanted).nth(earlier);
             let (before, after) = (&runs[..at], &runs[at + 1..]);

@@ -16,7 +16,7 @@ use crate::placement::{Placement, Side};
 use crate::sample::Samples;
 use crate::service::RunningProgram;
 
-/// A middleware in one of its configurations.
+/// A middleware that the benchmark compares with Corelane, in one of its configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alternative {
     CapnProto,

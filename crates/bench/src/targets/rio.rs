@@ -33,9 +33,10 @@ pub(crate) const MAX_WINDOW_ERROR: f64 = 5.0;
 /// Maximum shortfall in percent of best effort from the rate that the guarantees leave to it.
 pub(crate) const MAX_REST_SHORTFALL: f64 = 5.0;
 
-/// Maximum distance of best effort from its ceiling, in points of a percent of the link.
+/// Maximum by which best effort falls short of its ceiling, in percentage points of the link's
+/// rate.
 pub(crate) const MAX_CEILING_SHORTFALL: f64 = 1.0;
-/// As [`MAX_CEILING_SHORTFALL`], above the ceiling.
+/// Maximum by which best effort exceeds its ceiling, in percentage points of the link's rate.
 pub(crate) const MAX_CEILING_EXCESS: f64 = 0.05;
 
 /// Maximum time in nanoseconds in which the steering program sorts a frame, in the mean over

@@ -29,7 +29,8 @@ const STEP: i16 = 1_000;
 /// Maximum number of sets that wait for a consumer in one lane. The queues of a stalled display are
 /// soon full.
 pub(super) const MAX_SETS: usize = 32;
-/// A stall of the display is not a failure, even on a busy machine.
+/// The reaction of the channel to consumers that do not answer. The times are so long that a stall
+/// of the display is not a failure, even on a busy machine.
 pub(crate) const MISSES: MissPolicy = MissPolicy {
     send_timeout: Duration::from_secs(20),
     max_misses: 3,

@@ -54,7 +54,7 @@ impl Scene {
         let recorder = RecorderRef::from_object(orb.root_poa().activate(&Recorder::servant(NoRecorder)).unwrap());
         let admission = has_admission.then(|| admission::serve(&orb).unwrap());
         let tasks = admission.as_ref().map(|admission| (admission.reference().clone(), flight));
-        // No call of a test ends at its deadline.
+        // The time-out is so long that no call of a test ends at its deadline.
         let misses = MissPolicy { send_timeout: 2 * GENEROUS, ..MissPolicy::default() };
         let mission = Mission::serve(&orb, &computer, tasks, &recorder, misses).unwrap();
         Scene { orb, mission, admission }
@@ -206,8 +206,8 @@ fn modes_admit_their_tasks_and_suspend_the_work_of_the_other_mode() {
 fn mode_that_does_not_fit_is_refused_with_its_test_and_changes_nothing() {
     let scene = Scene::new(true);
     let before = scene.task_names();
-    // Leaves room for no task of the mode attack: 95 % of a core may be promised, the mode cruise
-    // has 10 %.
+    // The survey leaves no room for the tasks of the mode attack. At most 95 % of a core may be
+    // promised: the mode cruise has 10 %, and the survey gets 84 %.
     let survey = admission::task("survey", Duration::from_millis(840), 1, Duration::from_secs(1));
     scene.admission.as_ref().unwrap().reference().admit(&survey).unwrap();
     let Err(EnterError::Refused(refused)) = scene.mission.servant.enter(Mode::Attack) else { panic!("admitted") };

@@ -161,7 +161,7 @@ const LEFT: usize = 100;
 /// Width of the chart in pixels.
 const WIDTH: usize = 600;
 
-/// Draws a bar for each consumer: the delivered sets, and in another colour the lost ones.
+/// Draws a bar for each consumer: the delivered sets, and the lost sets in another colour.
 fn chart(counts: &[ConsumerCounts]) -> String {
     let most = counts.iter().map(|consumer| consumer.matched).max().unwrap_or(0).max(1);
     let width = |sets: u64| usize::try_from(sets.saturating_mul(WIDTH as u64) / most).unwrap_or(0);

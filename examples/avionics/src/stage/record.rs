@@ -36,7 +36,7 @@ pub(super) struct Record {
     /// Latencies of the calls that did not fail, ascending.
     latencies: Vec<Duration>,
     misses: u32,
-    /// Event sets for the work that the channel has dropped at a full queue.
+    /// Number of event sets for the work, which the channel has dropped at a full queue.
     pub(super) overflowed: u32,
     pub(super) failures: u32,
     pub(super) trouble: String,

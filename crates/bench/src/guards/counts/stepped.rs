@@ -217,8 +217,8 @@ fn attach(service: &RunningProgram, threads: &[u32]) -> Result<PtraceCounter, St
     })
 }
 
-/// Makes an uncounted call: the attachment interrupts system calls, and the counter does not see
-/// the kernel restart them.
+/// Makes an uncounted call. The attachment interrupts system calls, and the counter does not see
+/// the kernel restart them, so the counts of this call would be wrong.
 fn settle(stepped: &mut PtraceCounter, client: &mut RunningProgram) -> Result<(), Failure> {
     sample(stepped, client, MeasuredOperation::EmptyCall, 1).map(drop)
 }
@@ -260,7 +260,8 @@ fn sample(
     Ok(stepped.counts().zip(before).map(|(after, before)| after - before).collect())
 }
 
-/// Returns for each quantity the sum of the threads' minimums over the samples.
+/// Returns, for each quantity, the minimums of the threads over the samples, added up over the
+/// threads.
 fn figures(samples: Vec<Vec<InstructionCounts>>) -> Figures {
     let threads = samples.first().map_or(0, Vec::len);
     let sum = |of: &dyn Fn(&InstructionCounts) -> u64| {

@@ -25,7 +25,7 @@ const SUPPLIERS: usize = 16;
 const MAX_PUBLISHED: usize = 2_000;
 /// Number of events that one call of a replay returns.
 const REPLAYED: u32 = 1_024;
-/// Number of calls of a replay until it begins anew.
+/// Number of calls after which a replay starts again at the first stored event.
 const CALLS: u64 = 8;
 const MAX_REPLAYS: usize = 200;
 

@@ -1,7 +1,7 @@
 //! Deliveries by CORBA's Event Service, compared with omniEvents.
 //!
-//! The thread of an omniEvents channel that passes events on sleeps between two cycles, for 0.1 s
-//! by default. A client of the factory chooses the time.
+//! An omniEvents channel has a thread that delivers events in cycles. It sleeps between two cycles,
+//! for 0.1 s by default. The client that creates a channel chooses the time.
 
 use std::fs;
 use std::net::TcpListener;

@@ -287,7 +287,8 @@ pub(super) fn dispatch(
 /// Returns a filter of [`FILTER_NODES`] nodes that refuses each measured event, but only after all
 /// nodes have been evaluated.
 fn large_filter() -> DependencySet {
-    // The masks compare some bits only, so that the channel's index does not decide.
+    // The masks compare only some bits, so that the filter decides and not the channel's index of
+    // event types.
     let accepts = |set: DependencySet| set.masked_type(0x7f, 0x7f, SOURCE, MEASURED.0);
     let refuses = |set: DependencySet| set.masked_type(0x7f, 0x7f, SOURCE, MEASURED.0 + 1);
     let mut set = DependencySet::new().logical_and(4);
@@ -373,7 +374,7 @@ mod tests {
     #[test]
     fn large_filter_refuses_the_measured_event_and_has_64_nodes() {
         let set = large_filter();
-        // Each head of a group is one dependency, and each masked type is three.
+        // The header of a group is one dependency, and a masked type is three dependencies.
         let heads = 5;
         assert_eq!(heads + (set.headers().len() - heads) / 3, FILTER_NODES);
         let filter = EventFilter::build(FilterBuilder::Prefix, set.headers(), &FilterLimits::default()).unwrap();

@@ -77,7 +77,8 @@ fn beside(has_others: bool, time: MeasuredTime, options: &BenchOptions, others: 
     let mut channel = Channel::start(transport, PATIENT, placement)?;
     let (mut programs, mut stopped) = (Vec::new(), None);
     if has_others {
-        // The measured consumer connects last, so that the others precede it.
+        // The measured consumer connects last, so that the channel serves the other consumers
+        // before it.
         stopped = Some(connect_stopped(&mut channel)?);
         let slow = Consumers::silent(1, SLOW, others)?;
         channel.connect(&slow, 0)?;

@@ -111,7 +111,7 @@ struct Scene {
     channel: u32,
     placement: Placement,
     others: Placement,
-    /// Keeps the connections of the low suppliers.
+    /// The ORB of the low suppliers, which must live as long as their connections.
     low_orb: Orb,
     fast_orb: RtOrb,
 }

@@ -343,9 +343,10 @@ mod tests {
         for allocator in ALLOCATORS {
             let accepted = allocator.accept(&set, 2).len();
             let expected = match allocator {
-                // On two cores the bound is m / 2 (1 - U_max) + U_max = 1.
+                // On two cores the bound m / 2 (1 - U_max) + U_max is 1, so the third task is
+                // refused.
                 Allocator::GlobalRateMonotonic => 2,
-                // The bound for two tasks on a core is 0.828.
+                // The bound for two tasks on a core is 0.828, so the third task is refused.
                 Allocator::Admission(Discipline::LiuLayland) => 2,
                 _ => 3,
             };

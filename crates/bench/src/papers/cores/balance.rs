@@ -124,7 +124,7 @@ fn balanced(text: &str) -> u64 {
     let numbers = if version >= 17 { 11 } else { 8 };
     let domains = text.lines().filter(|line| line.starts_with("domain"));
     // The name and the mask of the domain precede the numbers; version 17 has the domain's kind
-    // between them.
+    // between the two.
     let skipped = if version >= 17 { 3 } else { 2 };
     let of_domain = |line: &str| -> u64 {
         let words: Vec<u64> = line.split_whitespace().skip(skipped).filter_map(|word| word.parse().ok()).collect();

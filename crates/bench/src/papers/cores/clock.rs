@@ -1,5 +1,5 @@
 //! The benchmark `cores-clock`, which measures round trips between two cores, and the offset
-//! between the clocks that threads on them read (figures 1 to 4 of the MC-ORB paper).
+//! between the clocks that threads on these cores read (figures 1 to 4 of the MC-ORB paper).
 //!
 //! A thread on each core notes the time when the other thread has woken it, and then wakes the
 //! other thread. The clock is CLOCK_MONOTONIC.

@@ -132,9 +132,10 @@ fn variant(peer: &'static str, config: String, cases: Vec<Case>, against: Vec<us
     Variant { label: label(BENCH, peer, "admit", config), subject, against }
 }
 
-/// Admits the tasks of random sets, and returns the decisions with this outcome: at most `most`,
-/// and at most [`CASES`]; with [`MANY_TASKS`] tasks or more, at most an eighth of [`CASES`].
-/// `counts` selects decisions by the number of tasks decided before and the number of all tasks.
+/// Admits the tasks of random sets, and returns decisions with this outcome. Their maximum number
+/// is the smaller of `most` and [`CASES`]. With [`MANY_TASKS`] tasks or more, an eighth of
+/// [`CASES`] counts instead. `counts` selects decisions by the number of tasks that were decided
+/// earlier and the number of all tasks.
 fn cases(
     cores: u32,
     workload: &Workload,

@@ -80,8 +80,8 @@ fn stolen_ms() -> f64 {
     fs::read_to_string("/proc/stat").ok().as_deref().and_then(cost::steal_ms).unwrap_or(0.0)
 }
 
-/// Runs all clients for `time`, with their first jobs at one moment. A late client begins its next
-/// job at once.
+/// Runs all clients for `time`, with their first jobs at the same moment. A late client begins its
+/// next job at once.
 pub(super) fn run_jobs(clients: Vec<PeriodicClient>, time: Duration) -> Result<JobCounts, Failure> {
     let over = Arc::new(AtomicBool::new(false));
     let begin = clock::now() + LEAD;

@@ -164,7 +164,7 @@ impl MeasuredSubject for Managed {
     fn run(&mut self, warm_up: usize, count: usize, into: &mut Samples) -> Result<Duration, Failure> {
         let subject = Subject::start(self.cores, self.moved, self.priority)?;
         let (here, there) = (CpuSet::one(self.cores.manager), CpuSet::one(self.cores.other));
-        // Time for the thread to begin its sleep.
+        // Gives the thread time to begin its sleep.
         std::thread::sleep(Duration::from_millis(1));
         let once = || {
             if self.moved == MovedThread::Running {

@@ -176,8 +176,8 @@ impl MeasuredSubject for SecondTaskCalls {
     }
 }
 
-/// Checks that a pool has served all calls of a variant as its name says, by the pool's counts: no
-/// call lacked a thread, and threads were borrowed where the variant says so.
+/// Checks by the pool's counts that all calls of a variant ran in the way that the variant's name
+/// says, for example on borrowed threads, and that no call lacked a thread.
 fn served_as_meant(server: &mut RunningProgram, config: &str, figures: &[Figure]) -> Result<(), Failure> {
     // A failed variant has no figure, and its failure is reported.
     let Some(figure) = figures.iter().find(|figure| figure.label.config == config) else { return Ok(()) };

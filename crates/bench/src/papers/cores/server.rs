@@ -182,7 +182,7 @@ fn answer(pool: &CorePool, bindings: &mut Vec<TaskBinding>, line: &str) -> Resul
                 let began = clock::now();
                 pool.set_tasks(bindings)?;
                 times.push(began.elapsed().as_nanos().to_string());
-                // Time for the moved threads to begin their sleep again.
+                // Gives the moved threads time to sleep again before the next change.
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
             Ok(times.join(" "))

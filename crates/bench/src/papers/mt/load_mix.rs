@@ -127,7 +127,7 @@ fn paced(
     mut more: impl FnMut(usize) -> bool,
 ) -> PacedClient {
     let (mut samples, mut one) = (Samples::with_capacity(room), Samples::with_capacity(1));
-    // The first calls connect and touch all memory.
+    // The first calls connect and touch all memory, so they are not measured.
     let mut outcome = member.calls(FIRST, &mut Samples::with_capacity(FIRST));
     barrier.wait();
     let began = clock::now();

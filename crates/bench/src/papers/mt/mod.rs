@@ -264,7 +264,7 @@ fn without<S, T>(gone: &[usize], served: Vec<S>, all: Vec<T>) -> (Vec<S>, Vec<T>
 }
 
 /// Returns the ratio of the medians at each two successive numbers of clients. Corelane's bound is
-/// the ratio of the two numbers.
+/// the ratio of the two numbers of clients.
 fn growth(one: &ServerUnderTest, ranks: Ranks, clients: &[usize], points: &[MeasuredPoint]) -> Vec<SingleValue> {
     let points =
         clients.iter().zip(points).filter_map(|(&clients, point)| Some((clients, point.seen.low.summary()?.p50_us)));

@@ -1,5 +1,6 @@
 //! The ceiling of best effort: bulk load that real-time I/O holds at a part of the link, on the
-//! receiver's side and on the sender's. The full load of the same run stands for the link.
+//! receiver's side and on the sender's. The rate of the full load in the same run counts as the
+//! rate of the link.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,8 +17,9 @@ use crate::value::SingleValue;
 /// The ceiling in percent of the link.
 const CEILING: f64 = 40.0;
 
-/// Bytes of a full frame with its Ethernet header, which count for a ceiling, and its data.
+/// Bytes of a full frame with its Ethernet header. A ceiling counts all these bytes.
 const FRAME: f64 = 1_514.0;
+/// Bytes of TCP data in a full frame.
 const DATA: f64 = 1_448.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

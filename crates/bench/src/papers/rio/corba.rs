@@ -65,7 +65,7 @@ pub(super) fn serve_object(
     let rt = RtConfig::default().priority_mapping(Arc::new(DirectMapping(NativePriorityRange::FIXED_PRIORITIES)));
     let builder = Orb::builder().real_time(rt).limits(limits()).transports(Transports::new(vec![transport]));
     let orb = builder.listen(format!("tcp:{}:0", link::RECEIVER)).build().map_err(failed)?;
-    // Without a ceiling, the lowest lane would read the connections of other machines.
+    // Without `max_request_priority`, the lowest lane would read the connections of other machines.
     let lane = LaneConfig::default()
         .priority(PRIORITY.into())
         .max_request_priority(Some(i16::MAX))

@@ -232,8 +232,8 @@ fn place(variant: ReceiveVariant, calls: Calls, condition: Condition) -> FigureL
 }
 
 /// Returns a reason if the load does not strain the receiver, so that figures under load have no
-/// meaning. Only the times of the requests show strain: the replies of round trips also wait at the
-/// sender for the thread that sends the bulk load.
+/// meaning. Only the times of the requests show strain, because the replies of round trips also
+/// wait at the sender for the thread that sends the bulk load.
 fn lack_of_strain(idle: &Results, loaded: &Results) -> Option<String> {
     let growth = loaded.requests_of(0)?.p99_us / idle.requests_of(0)?.p99_us;
     (growth < goals::MIN_STRAIN).then(|| {

@@ -54,7 +54,7 @@ impl ByteMeter {
         self.0.start.store(now, Ordering::Relaxed);
     }
 
-    /// Stops the counts by the millisecond, and returns them up to the last one that is not 0.
+    /// Stops the counts by the millisecond, and returns them up to the last count that is not 0.
     pub(super) fn stop(&self) -> Vec<u64> {
         self.0.start.store(0, Ordering::Relaxed);
         let mut bytes: Vec<u64> = self.0.milliseconds.iter().map(|count| count.load(Ordering::Relaxed)).collect();

@@ -53,7 +53,8 @@ struct Receiver {
     /// The transport that can steer frames; `None` before the line `listen`.
     steering: Option<Arc<RioTransport>>,
     is_steering: bool,
-    /// Sorts frames in the place of `steering`, with a ceiling of best effort.
+    /// The transport that sorts frames in the place of `steering` while best effort has a ceiling;
+    /// `None` without a ceiling.
     limiting: Option<RioTransport>,
     /// Numbers of the steered streams by the name of the port, or of the [object](object_stream).
     streams: BTreeMap<String, Vec<u32>>,
@@ -187,7 +188,7 @@ impl Receiver {
         Ok(references.join(" "))
     }
 
-    /// Notes the streams that were opened since the last call under `name`.
+    /// Notes under `name` the streams that were opened since the last call of this function.
     fn note_streams(&mut self, variant: ReceiveVariant, name: &str) {
         let Some(steering) = self.steering.as_ref().filter(|_| variant.steers()) else { return };
         let is_new = |number: &u32| !self.streams.values().flatten().any(|known| known == number);

@@ -126,7 +126,8 @@ impl Sender {
         }
         let config = RioConfig::for_interface(&self.interface).max_level(FeatureLevel::KernelPriorities);
         let limiting = RioTransport::new(config.max_best_effort_send_rate(Some(rate)).journal_folder(journals));
-        // The receive threads belong to the benchmark, which is no lack here.
+        // Checks only the level. The transport may lack receive threads, because the benchmark's
+        // own threads receive.
         let lack = limiting.missing_priorities_reason().unwrap_or_default();
         if limiting.level() != FeatureLevel::KernelPriorities {
             return Err(Failure::new(format!("{}; {lack}", limiting.level_limit_reason())));
@@ -158,8 +159,8 @@ impl Sender {
         if rate > 0 {
             socket::set_max_pacing_rate(stream.as_fd(), rate).map_err(failed)?;
         }
-        // Data that were not sent at the end of a connection must not delay the server's next
-        // connection.
+        // Drops unsent data at the end of the connection, so that they do not delay the server's
+        // next connection.
         socket::set_linger(stream.as_fd(), Some(Duration::ZERO)).map_err(failed)?;
         let is_over = self.is_over.clone();
         let builder = ThreadBuilder::new().name("bench/send").affinity(CpuSet::one(self.core));
@@ -195,7 +196,7 @@ fn send_until(is_over: &AtomicBool, sleeps: bool, mut send: impl FnMut(&[u8]) ->
     let (block, mut blocks) = ([0; BLOCK], 0_u32);
     while !is_over.load(Ordering::Relaxed) {
         match send(&block) {
-            // The time-out lets the thread check `is_over`.
+            // A time-out is not an error. It lets the thread check `is_over`.
             Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 return Err(error);
             }

@@ -22,7 +22,7 @@ use crate::service::RunningProgram;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const TURN: Duration = Duration::from_secs(600);
-/// Maximum number of bytes in a frame of the link.
+/// Maximum number of bytes in a frame of the link, without the Ethernet header.
 const MAX_FRAME: u64 = 1_500;
 /// Time after the start of the bulk load in which TCP reaches its rate.
 const RAMP: Duration = Duration::from_millis(200);
@@ -83,8 +83,9 @@ struct Processes {
 }
 
 impl Processes {
-    /// Sends bulk load for the time `length`. Then `lift` lifts the ceiling, if there is one, and
-    /// returns the number of dropped frames. The end of the connection must not be among them.
+    /// Sends bulk load for the time `length`. Calls `lift` before the connection ends, so that no
+    /// frame of the connection's end is dropped. `lift` lifts the ceiling, if there is one, and
+    /// returns the number of dropped frames.
     fn send_bulk(
         &mut self,
         port: u16,
@@ -119,7 +120,8 @@ impl RioTestbed {
             }
         }
         for port in ReceiveVariant::ALL.iter().filter_map(|variant| ports.get(variant.word())) {
-            // The first call waits until the stream has accepted the connection.
+            // The first call waits until the stream has accepted the connection, so it is made
+            // before the measurements.
             sender.ask(&format!("echo {port} 0 1 0"), PATIENCE)?;
         }
         let answer = receiver.ask("objects", PATIENCE)?;

@@ -30,7 +30,7 @@ pub(super) enum ReceiveVariant {
 
 use ReceiveVariant::{Kernel, KernelFifo, LowLatency, PacketBudget, SocketOptions, Steered, SteeredOrdinary};
 
-/// Packets and period of budget and cap of the round trips, which the calls never use up.
+/// Number of packets and period of the budget and of the cap. The round trips never use them up.
 const UNLIMITED: (u32, Duration) = (100_000, Duration::from_millis(10));
 
 impl ReceiveVariant {
