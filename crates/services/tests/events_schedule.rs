@@ -201,7 +201,8 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
     let remote = scene.remote();
     let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
     let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
-    // An analysis would refuse both this supplier and the consumer with entry 202 below.
+    // An analysis would refuse both this supplier and the consumer with entry 202 below with
+    // NO_RESOURCES. AlreadyConnected shows that there is no analysis.
     let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
     let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
     assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");

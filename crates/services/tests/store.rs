@@ -440,7 +440,8 @@ fn synced_commits_survive_power_failures_whole() {
     disk.start_log();
     let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut random = Random(7);
-    // The records of a revision, and the log's length at its acknowledgement.
+    // For each revision: its records, and the number of the disk's operations at its
+    // acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
         // The first checkpoint beside commits begins between these two commits. Its sync waits
@@ -754,7 +755,8 @@ fn log_takes_commits_while_checkpoints_fail() {
         fill(&store, &mut revision, &mut expected, 150).unwrap();
         assert_eq!(read(&store), (revision, expected.clone()));
     }
-    // Commits without changes take room in the log.
+    // Commits without changes fill the log, too. So they are refused at last if the disk has no
+    // room for the database.
     for room in [false, true] {
         disk.fail_file(if room { None } else { Some(disk::DATABASE) });
         for _ in 0..100_000 {

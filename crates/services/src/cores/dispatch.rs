@@ -105,8 +105,8 @@ impl TaskDispatch {
             let operations: Vec<_> = limited.map(|record| (record.task.id.0, record.operation.as_str())).collect();
             pool.set_operations(&operations);
         }
-        // If the pool refuses the bindings, for example a core number that the kernel cannot have,
-        // the next update tries again.
+        // If the pool refuses the bindings, for example because of a core number above the kernel's
+        // maximum, the next update tries again.
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }

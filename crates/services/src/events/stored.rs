@@ -39,8 +39,9 @@ pub(super) struct CosEvents {
 /// default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
 
-/// Flags of an event in a store.
+/// Flag of an event in a store: the record is in little-endian form.
 const IS_LITTLE_ENDIAN: u8 = 1;
+/// Flag of an event in a store: the record has the passage of an event that a gateway has brought.
 const HAS_PASSAGE: u8 = 2;
 
 /// Maximum size in bytes of the memory that a thread keeps for the encoded data of its next event.

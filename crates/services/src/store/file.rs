@@ -114,7 +114,7 @@ struct View {
 struct Writer {
     /// The database that checkpoints write. `None` before the first checkpoint, and after an error.
     database: Option<Arc<OpenDatabase>>,
-    /// Openings for reading, which some readers may still use.
+    /// Openings of the database for reading, which some readers may still use.
     previews: Vec<Weak<OpenDatabase>>,
     /// The log that takes commits; `None` before the first checkpoint, and after an error of the
     /// log; a new log then begins before the next commit.
@@ -160,7 +160,7 @@ fn next_revision(revision: Revision) -> Revision {
     Revision(revision.0.saturating_add(1))
 }
 
-/// The changes of a view that a new snapshot has.
+/// The changes of a [`View`] that a new snapshot of the database contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotChanges {
     /// It is unknown which of the changes the snapshot has.

@@ -78,7 +78,8 @@ impl<B: Backbone> Deliverer<B> {
         Ok(())
     }
 
-    /// Makes a call to the backbone. After an error the message is forgotten: it comes again.
+    /// Makes a call to the backbone. After an error, drops the connection and the received message,
+    /// which the backbone then delivers again.
     fn with_link<R>(&mut self, call: impl FnOnce(&mut B) -> Result<R, BackboneError>) -> Result<R, String> {
         let backbone = self.link.as_mut().ok_or("the backbone is lost")?;
         call(backbone).map_err(|error| {

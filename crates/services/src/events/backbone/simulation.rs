@@ -150,8 +150,8 @@ impl<B: Backbone> Site<B> {
     }
 }
 
-/// Makes steps until the store of each site has `stored` events and the bridge needs none of them
-/// any more, and a few steps beyond.
+/// Makes steps until the store of each site has `stored` events and the site's bridge has
+/// acknowledged all of them, and then a few further steps.
 fn settle<B: Backbone>(sites: &mut [Site<B>], stored: u64, connect: impl Fn() -> Result<B, BackboneError>) {
     let deadline = Monotonic::now() + Duration::from_secs(60);
     let is_done = |site: &Site<B>| site.durable.resume_consumer(site.name, 0).unwrap() >= stored;

@@ -22,7 +22,7 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
     Direct,
-    /// The thread of the consumer's queue, its sender, calls the consumer.
+    /// The senders of the consumer, a thread for each of its queues, call it.
     Queued,
     Pulled,
 }
@@ -71,20 +71,20 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
-/// The peer of a queue. A router asks it for the turn to send
-/// ([`SendTurn`](super::super::turn::SendTurn)).
+/// The peer of a queue, from which a router takes the turn, the right to send to the peer
+/// ([`SendTurn`](crate::events::turn::SendTurn)).
 pub(in crate::events) trait QueuePeer: Clone {
-    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the
-    /// queue's sender has the turn, or gets it from the thread that has it. Always returns false
-    /// for a peer to which only its sender sends.
+    /// Takes the turn, the right to send, for the calling thread if no thread has it, and returns
+    /// true. Otherwise returns false: the queue's sender has the turn, or gets it from the thread
+    /// that has it. Always returns false for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
-    /// Gives the turn to the queue's sender, at once or when the thread that has it frees it.
-    /// Returns true if the caller has to wake the sender. A peer to which only its sender sends
-    /// always returns true.
+    /// Gives the turn, the right to send, to the queue's sender: now, or when the thread that has
+    /// the turn gives it back. Returns true if the caller has to wake the sender. Always returns
+    /// true for a peer to which only its sender sends.
     fn call_sender(&self) -> bool;
-    /// Passes the turn that the calling thread has to the queue's sender.
+    /// Passes the turn, the right to send, from the calling thread to the queue's sender.
     fn pass_turn(&self);
-    /// Frees the turn that the queue's sender has, before the sender waits.
+    /// Frees the turn, the right to send, which the queue's sender has, before the sender waits.
     fn free_turn(&self);
 }
 
@@ -97,8 +97,8 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) in_flight: Option<InFlight>,
     /// The set in flight, if another thread has left it to the sender.
     pub(super) handed_over: Option<Handover<E>>,
-    /// True while the sender waits without a deadline. The turn of the queue's peer is then free,
-    /// or another thread has it.
+    /// True while the sender waits without a deadline. The right to send to the peer
+    /// ([`SendTurn`](crate::events::turn::SendTurn)) is then free, or another thread has it.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }
