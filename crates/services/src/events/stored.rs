@@ -209,7 +209,7 @@ impl StoredEvent {
         self.passage.take();
     }
 
-    /// Computes and keeps the event's size.
+    /// Computes and keeps the event's size, so that it is not computed under the channel's lock.
     pub(super) fn measure(self: &Arc<Self>) {
         self.bytes();
     }

@@ -87,7 +87,7 @@ impl Loader {
     }
 }
 
-/// Bindings with their hashes.
+/// Bindings of one context with their hashes, in the order in which they were added.
 #[derive(Default)]
 struct BindingRun {
     /// The blocks of the bindings. No block extends over two chunks.

@@ -103,7 +103,8 @@ struct View {
     /// The records as of a checkpoint; `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
     /// The last change of each key in the part of the log that is full. A checkpoint writes these
-    /// changes to the database; after an error, the next one does. A value of `None` is a deletion.
+    /// changes to the database; after an error, the next checkpoint does so. A value of `None` is a
+    /// deletion.
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
@@ -120,7 +121,7 @@ struct Writer {
     /// log; a new log then begins before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
-    /// True if the database names a log.
+    /// True if the database names a log, without which it cannot be opened.
     names_log: bool,
     /// The random number of the store, by which its logs name it.
     store_id: u64,
@@ -312,7 +313,7 @@ impl SharedStore {
         Ok(database)
     }
 
-    /// Shows readers another snapshot.
+    /// Shows readers another snapshot. `has` says which changes of the view the snapshot contains.
     fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) {
         let mut view = self.view.lock();
         view.revision = writer.revision;

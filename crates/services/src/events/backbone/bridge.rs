@@ -42,7 +42,7 @@ pub struct BridgeCounts {
     pub delivered: u64,
     /// Events of other bridges that the channel already had.
     pub duplicates: u64,
-    /// Lost events: the channel refused them, or could not tell if it had them.
+    /// Lost events: the channel refused them, or could not tell if it had received them before.
     pub refused: u64,
     /// Messages of the backbone that are not events of a bridge.
     pub unreadable: u64,

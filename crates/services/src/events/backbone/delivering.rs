@@ -17,7 +17,8 @@ pub(super) struct Deliverer<B> {
     channel: LaneEnd,
     link: Option<B>,
     is_channel_lost: bool,
-    /// The highest sequence number that was received.
+    /// The highest sequence number of a received message. If the next number leaves a gap, the
+    /// backbone has deleted messages.
     last_sequence: Option<u64>,
     /// The events of the received message that the channel has not taken.
     held: Option<Vec<PassingEvent>>,

@@ -55,7 +55,8 @@ pub trait Backbone {
 
     /// Returns the first message that the consumer has not acknowledged; `None` if there was none
     /// for the time `wait`. A message comes again until it is acknowledged, possibly with a delay,
-    /// and no later message comes before. A message whose acknowledgement was lost comes again too.
+    /// and no later message comes before it. A message whose acknowledgement was lost comes again
+    /// too.
     ///
     /// # Errors
     /// [`BackboneError::Failed`] without a subscription, or if the backbone does not answer.

@@ -84,7 +84,7 @@ impl PushConsumer for Got {
     }
 }
 
-/// A durable channel, its consumer, and the two halves of its bridge.
+/// A durable channel, its consumer, and the publisher and the deliverer of its bridge.
 struct Site<B> {
     name: &'static str,
     served: EventChannel,
@@ -130,7 +130,7 @@ impl<B: Backbone> Site<B> {
         Site { name, served, durable, channel, got, publisher, deliverer, counts: BridgeCounts::default() }
     }
 
-    /// Replaces both halves, as after the end of the bridge's process.
+    /// Replaces the publisher and the deliverer, as a restart of the bridge's process does.
     fn restart(&mut self) {
         self.counts = self.counts();
         self.publisher = Publisher::new(self.name, self.channel.clone(), self.durable.clone());

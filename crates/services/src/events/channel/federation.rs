@@ -239,8 +239,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
-            // The inlet is found before the event is noted as known: an event that cannot be routed
-            // may come again.
+            // An event that cannot be routed may come again, so it must not count as known.
+            // Therefore the inlet is found first.
             let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {

@@ -161,7 +161,7 @@ impl Committer {
     ) -> Result<(), StoreError> {
         let mut found = 0;
         self.store.visit_from(&records::event_key(channel, 0), &mut |key, _| {
-            // The values are not read: damaged events are deleted too.
+            // The events' values are not read, so damaged events are deleted, too.
             if found == MAX_DELETIONS || !records::is_event_of(channel, key) {
                 return Ok(ControlFlow::Break(()));
             }

@@ -175,7 +175,7 @@ pub(super) enum LedgerRequest {
 pub(in crate::events) enum LedgerRefusal {
     NoChannel,
     NoConsumer,
-    /// The name is not permitted.
+    /// The name of the channel or of the consumer is not permitted.
     Name,
     TooManyChannels,
     TooManyConsumers,
@@ -186,7 +186,7 @@ pub(in crate::events) enum LedgerRefusal {
     Exhausted,
 }
 
-/// All channels of a store.
+/// All channels of a store, without their events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,

@@ -53,7 +53,7 @@ fn said(error: impl Display) -> String {
 }
 
 /// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
-/// not delay its calls.
+/// not delay calls of this reference.
 pub(in crate::events) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))

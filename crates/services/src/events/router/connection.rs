@@ -38,7 +38,8 @@ pub(in crate::events) enum ConnectRefusal {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) struct Disconnected<P> {
-    /// The peer of each queue, at least one. The caller wakes their senders and pullers.
+    /// The peers of the connection's queues, at least one. The caller wakes the senders and pullers
+    /// of the queues.
     pub(in crate::events) peers: Vec<P>,
     /// True if the caller has to call the disconnect operation of the first peer.
     pub(in crate::events) is_called_back: bool,
@@ -171,8 +172,8 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
         Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, &self.told, now))), Box::new(untold)))
     }
 
-    /// Counts a set whose call has failed. The next gap event reports it, and the drops that the
-    /// set itself should have reported.
+    /// Counts a set whose call has failed, so that the next gap event reports it. If the set is a
+    /// gap event, the drops `gap` that it reported count as not reported.
     pub(super) fn count_failed(&mut self, event_type: i32, reason: DropReason, gap: Option<&DropCounts>) {
         self.count_drop(event_type, reason);
         if let Some(gap) = gap {

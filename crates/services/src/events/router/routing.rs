@@ -113,7 +113,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
-    /// Routes an event that has no supplier.
+    /// Routes an event that has no supplier, because a client has published it directly to a
+    /// durable channel.
     pub(in crate::events) fn publish(
         &mut self,
         header: &EventHeader,
