@@ -56,7 +56,7 @@ pub enum FilterError {
     TooDeep {
         /// Index of the first dependency that is nested too deeply.
         at: usize,
-        /// The value of [`FilterLimits::max_depth`].
+        /// The maximum depth.
         max: usize,
     },
     /// The set ends before the filter, masks or values that this designator needs.
@@ -109,14 +109,14 @@ pub enum FilterError {
     PeriodTooShort {
         /// Index of the timeout.
         at: usize,
-        /// The value of [`FilterLimits::min_period`].
+        /// The shortest permitted period in nanoseconds.
         min: Nanos,
     },
     /// The delay or period of a timeout is above [`FilterLimits::max_timeout_delay`].
     DelayTooLong {
         /// Index of the timeout.
         at: usize,
-        /// The value of [`FilterLimits::max_timeout_delay`].
+        /// The longest permitted delay or period in nanoseconds.
         max: Nanos,
     },
 }
