@@ -239,7 +239,8 @@ fn supplier_that_connects_again_goes_on_with_its_meter() {
 #[test]
 fn wrong_numbers_and_entries_are_refused_with_their_field() {
     let scene = Scene::with(channel(schedule()));
-    // Calls in the channel's process keep the reason of an exception.
+    // Calls within the process keep the reason of an exception, so the test calls the local
+    // channel.
     let local = scene.channel.reference();
     let mut qos = publishing(&[(A, 1), (A, 2)], 101);
     qos.publications[1].dependency_info.rt_info = 20;

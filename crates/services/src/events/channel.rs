@@ -245,8 +245,8 @@ impl SharedChannel {
         (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
         let first = peer()?;
-        // A gateway in this process only puts the event into a buffer, so it is direct in a channel
-        // with lanes too.
+        // A gateway in this process only puts the event into a buffer, so the gateway is called
+        // directly even in a channel with lanes.
         let is_direct = first.is_collocated() && (self.config.lanes.is_empty() || first.is_gateway());
         let transfer = match (is_pulled, is_direct) {
             (true, _) => Transfer::Pulled,

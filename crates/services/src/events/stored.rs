@@ -318,7 +318,8 @@ fn decode(octets: &[u8], limits: &Limits) -> Result<(rtec::Event, Passage), CdrE
     Ok((rtec::Event::decode(&mut decoder)?, passage))
 }
 
-/// Returns false for null and for values of simple types, which contain no other values.
+/// Returns true if the value may contain other values. Null and values of simple types contain
+/// none.
 fn has_parts(value: &Any) -> bool {
     let kind = value.type_code().kind();
     !is_null(value)

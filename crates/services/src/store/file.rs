@@ -262,7 +262,8 @@ impl SharedStore {
             log_file,
             names_log: head.log_id.is_some(),
             store_id: head.store_id,
-            // The log may have entries of the generation after the database's.
+            // The log may have entries of the generation after the database's, so that generation
+            // is the present one.
             generation: head.generation.wrapping_add(u64::from(head.log_id.is_some())),
             revision,
             is_checkpointing: false,

@@ -142,7 +142,8 @@ fn panic_of_a_visitor_is_its_callers() {
     assert!(disk.octets_read() - before < 2 * 150 * SMALL);
 }
 
-/// A database that was opened again does not know the readers of the earlier opening.
+/// A database that was opened again does not know the readers of the earlier opening, so it may
+/// write over the pages that they read.
 #[test]
 fn reader_of_an_earlier_opening_sees_no_later_records() {
     let (disk, revision, expected) = closed_store(LARGE);

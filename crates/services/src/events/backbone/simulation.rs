@@ -234,7 +234,8 @@ fn events_without_time_to_live_or_too_large_for_the_backbone_do_not_cross() {
     assert_eq!(*south.got.lock(), [(1, 101), (1, 103)]);
     let expected = BridgeCounts { published: 2, ttl_expired: 1, dropped_too_large: 1, ..BridgeCounts::default() };
     assert_eq!(north.counts(), BridgeCounts { unreadable: 1, ..expected });
-    // What came from the backbone has no time to live left.
+    // The events from the backbone have no time to live left, so the bridge does not publish them
+    // again.
     let expected = BridgeCounts { delivered: 2, unreadable: 1, ttl_expired: 2, ..BridgeCounts::default() };
     assert_eq!(south.counts(), expected);
     orb.shutdown(true).unwrap();
