@@ -445,8 +445,8 @@ fn synced_commits_survive_power_failures_whole() {
     // acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        // The first checkpoint beside commits begins between these two commits. Its sync waits
-        // until the second.
+        // The first checkpoint beside commits begins between these two commits. The sync of this
+        // checkpoint waits until the second commit.
         match number {
             40 => disk.hold_syncs(disk::DATABASE),
             60 => disk.release_syncs(),
@@ -803,7 +803,8 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
     assert!(opened > 3, "{opened}");
 }
 
-/// The next process shows its readers commits that a killed process did not sync.
+/// The next process shows its readers commits that a killed process did not sync, so it must sync
+/// them first.
 #[test]
 fn shown_commits_of_a_killed_process_survive_a_power_failure() {
     for seed in 0..20 {

@@ -310,7 +310,8 @@ mod tests {
         assert_eq!(case("bits(1, 1) any"), (false, vec!["bits(0x1, 0x1) any".to_owned()]));
         assert_eq!(case("bits(1, 2) any"), (true, none.clone()));
         assert_eq!(case("or()"), (false, vec!["or()".to_owned()]));
-        // The first part gets every event of the second. A conjunction then never completes.
+        // The first part gets every event that the second part accepts, so the conjunction never
+        // completes.
         assert_eq!(case("type 16 or type 16 source 1"), (true, none));
         let shadowed = reach("all(type 16, type 16 source 1)", &events);
         assert_eq!((shadowed.deliverable_sets.len(), dead(&shadowed)), (0, vec![("type 16 source 1", true)]));

@@ -230,7 +230,8 @@ impl SharedStore {
         file: Arc<StoreFile>,
         log_file: Option<LogFile>,
     ) -> Result<Self, StoreError> {
-        // redb would repair another program's database if the file were opened for writing.
+        // redb would repair another program's database if the file were opened for writing. So the
+        // file is opened for reading first.
         let (database, head) = OpenDatabase::open_unchanged(&file, kind, path.as_deref())?;
         let snapshot = Arc::new(database.snapshot(path.as_deref())?);
         let mut log_file = match (log_file, &path) {
@@ -459,8 +460,8 @@ impl SharedStore {
             Arc::clone(&view.written)
         };
         let Ok(database) = database else {
-            // Commits continue in the part of the log that is not full. A later checkpoint opens
-            // the database.
+            // The database cannot be opened now. Commits continue in the part of the log that is
+            // not full, and a later checkpoint opens the database.
             writer.needs_both_parts = true;
             return;
         };

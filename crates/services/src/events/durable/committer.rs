@@ -189,7 +189,7 @@ impl From<StoreError> for CommitFailure {
     }
 }
 
-/// Adds the name of the channel to the reason of a damage.
+/// Adds the name of the channel to the reason of [`StoreError::Damaged`].
 pub(super) fn of_channel(error: StoreError, name: &str) -> StoreError {
     match error {
         StoreError::Damaged { path, reason } => {

@@ -87,7 +87,8 @@ pub(super) struct Book {
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
-    /// True if the last commit has deleted as many events as it may, and the next one deletes more.
+    /// True if the last commit has deleted as many events as it may, and the next commit deletes
+    /// more.
     pub(super) has_excess: bool,
 }
 

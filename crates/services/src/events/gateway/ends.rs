@@ -326,8 +326,8 @@ impl Source {
         }
     }
 
-    /// Tells the source the state of the gateway, or asks a source without that operation if the
-    /// gateway's proxy exists.
+    /// Tells the source the state of the gateway. Asks a source that takes no such reports whether
+    /// the gateway's proxy exists.
     pub(super) fn report(&self, state: &GatewayState) -> Result<(), String> {
         match self {
             Self::Federated(outlet) => outlet.report(state),

@@ -85,7 +85,7 @@ pub(in crate::events) trait QueuePeer: Clone {
     fn call_sender(&self) -> bool;
     /// Passes the turn, the right to send, from the calling thread to the queue's sender.
     fn pass_turn(&self);
-    /// Frees the turn, the right to send, which the queue's sender has, before the sender waits.
+    /// Frees the turn, the right to send, before the queue's sender waits.
     fn free_turn(&self);
 }
 

@@ -289,8 +289,8 @@ impl ChannelLoad {
             Ok(timing) if job.may_miss_deadline() => {
                 Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
-            // This job passes, even if a job without an execution time delays it: that other job
-            // fails.
+            // This job passes even if a job without an execution time delays it, because that other
+            // job fails.
             Ok(_) => None,
             Err(_) if job.has_load() => None,
             Err(_) => Some(ScheduleTest::NoExecutionTime),
