@@ -268,7 +268,7 @@ pub(crate) fn parse(
             _ => String::new(),
         };
         let word = context(ContextKind::InvalidArg);
-        // clap names an option as `--at <REFERENCE>`.
+        // clap gives an option as `--at <REFERENCE>`, of which the first word is the name.
         let name = word.split([' ', '=']).next().unwrap_or_default();
         match error.kind() {
             ErrorKind::DisplayHelp => ArgumentRefusal::Help,

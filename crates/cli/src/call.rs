@@ -279,9 +279,9 @@ impl Sources {
 
 /// Converts a word, or the content of the file that it names, to an argument of this type. For a
 /// sequence or an array of octets, the octets of a file are the argument. Any other word or file is
-/// parsed as JSON. The word or the file itself is the text of the argument if it is not JSON, or if
-/// the argument is a text and the JSON is not a string. For octets, a number is a text too, because
-/// its digits are hexadecimal.
+/// parsed as JSON, and stands for a JSON string if it is not JSON. A word or file for a string or
+/// character stands for a JSON string unless it is one. So does a number for octets, because its
+/// digits are hexadecimal.
 fn argument(word: &str, type_code: &TypeCode, types: &mut Types<'_>, sources: &mut Sources) -> Result<Any, String> {
     let is_of_octets = json::is_of_octets(type_code);
     let contents = match sources.read(word)? {

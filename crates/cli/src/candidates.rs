@@ -20,8 +20,8 @@ pub(crate) struct Candidate {
     pub(crate) version: Version,
     pub(crate) endpoint: ProfileEndpoint,
     pub(crate) priority: Option<i16>,
-    /// The reference has no type id, so the ORB asks the object for its interface. It has no
-    /// policies, so requests carry no priority.
+    /// A reference with this address alone. It has no type id, so the ORB asks the object for its
+    /// interface, and no policies, so requests carry no priority.
     pub(crate) ior: Ior,
 }
 

@@ -308,7 +308,7 @@ fn own_type<'j>(
     }
 }
 
-/// CORBA::VM_ABSTRACT.
+/// The type modifier of abstract value types: CORBA::VM_ABSTRACT.
 const ABSTRACT: i16 = 2;
 
 fn read_members(

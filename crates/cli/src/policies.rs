@@ -5,7 +5,8 @@ use corelane_wire::cdr::{CdrError, Decoder};
 use corelane_wire::ior::profile_tag;
 use corelane_wire::rt::{PriorityModelValue, ProtocolValue, parse_priority_bands, parse_protocols, policy_type};
 
-/// Policies of CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2, and TAO.
+/// The types and names of the policies of CORBA 3 (sections 11, 15 and 22), Real-time CORBA 1.2,
+/// and TAO.
 const NAMES: [(u32, &str); 31] = [
     (16, "thread"),
     (17, "lifespan"),

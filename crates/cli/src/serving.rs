@@ -3,7 +3,7 @@
 use corelane::{Endpoint, Orb, OrbBuilder, PoolConfig};
 use corelane_config::Configuration;
 
-/// The beginning of the environment variables that configure the ORB of a server.
+/// The beginning of the names of the environment variables that configure the ORB of a server.
 const ENVIRONMENT_PREFIX: &str = "CORELANE_ORB";
 
 #[derive(Clone, Copy, Debug)]

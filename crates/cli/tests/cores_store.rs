@@ -320,7 +320,7 @@ impl Client {
     fn step(&mut self, tasks: &TasksRef, target: &ObjectRef) -> bool {
         match self.request(tasks, target) {
             Ok(()) => self.acknowledged += 1,
-            // The lease of a slow client has ended.
+            // The lease of a slow client may have ended, but not a lease of an hour.
             Err(exception) if exception.kind() == Kind::ObjectNotExist => {
                 let held = self.held.remove(self.chosen);
                 assert!(!held.is_long, "{}: {exception}", held.name);

@@ -122,7 +122,7 @@ fn status_shows_the_streams_of_a_process_until_its_orbs_end() {
 /// runs in a new network namespace.
 #[test]
 fn clean_finds_nothing_to_remove() {
-    // include/uapi/linux/capability.h: CAP_SYS_ADMIN.
+    // The capability 21 is CAP_SYS_ADMIN (include/uapi/linux/capability.h).
     let mut command = Command::new(if bpf::has_capability(21) { "unshare" } else { env!("CARGO_BIN_EXE_corelane") });
     if bpf::has_capability(21) {
         command.args(["--net", env!("CARGO_BIN_EXE_corelane")]);

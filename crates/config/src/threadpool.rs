@@ -17,9 +17,11 @@ use corelane::{Orb, SystemException};
 /// ```
 #[derive(Clone, Debug)]
 pub enum ConfiguredThreadpool {
-    /// A pool without lanes.
+    /// A pool without lanes, for
+    /// [`RtOrb::create_threadpool`](corelane::rt::RtOrb::create_threadpool).
     WithoutLanes(ThreadpoolConfig),
-    /// A pool with lanes.
+    /// A pool with lanes, for
+    /// [`RtOrb::create_threadpool_with_lanes`](corelane::rt::RtOrb::create_threadpool_with_lanes).
     WithLanes(LanesConfig),
 }
 

@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::schema;
 use crate::value::{Converted, RawValue, excerpt};
 
-/// Maximum depth of lists in a value.
+/// Maximum depth of lists in a value: a list of lists.
 const MAX_DEPTH: usize = 2;
 
 const MAX_NAMES: usize = 1000;

@@ -91,7 +91,7 @@ fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
 fn options_have_the_keys_of_the_code() {
     let documented: BTreeSet<String> =
         rows().iter().flat_map(|(_, _, keys)| keys).map(|key| (*key).to_owned()).collect();
-    // The page describes these keys in one sentence.
+    // The page describes these keys in one sentence instead of rows, so the sentence is checked.
     let mut known: BTreeSet<String> = known_defaults().into_keys().collect();
     known.retain(|key| !key.starts_with("real-time.pool.NAME.connections."));
     assert!(OPTIONS.contains("Real-time pools have the section `real-time.pool.NAME.connections` with the same keys."));
@@ -101,7 +101,8 @@ fn options_have_the_keys_of_the_code() {
 #[test]
 fn defaults_are_those_of_the_page() {
     let known = known_defaults();
-    // The page gives these defaults in words, or one default for several keys.
+    // The page gives these defaults in words, or one default for several keys, so they are not
+    // compared.
     let told = [
         "publish",
         "transports",

@@ -295,7 +295,8 @@ fn consumer_that_pushes_back_connects_and_destroys_in_its_push_causes_no_deadloc
     assert!(scene.channel.statistics().total().is_balanced());
     proxy.disconnect_push_supplier().unwrap();
 
-    // In its push, a remote consumer calls the channel and then destroys it.
+    // While a push to a remote consumer runs, the consumer calls the channel and then destroys the
+    // channel.
     let (remote, other) = (scene.remote(), corelane::Orb::new().unwrap());
     let text = remote.to_string();
     let in_push = move |_: Pushed<'_>| {

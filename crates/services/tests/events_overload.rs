@@ -66,7 +66,7 @@ fn stopped_slow_and_dead_consumers_delay_neither_suppliers_nor_other_consumers()
 
     let supplier = connect_supplier(&scene.other, &scene.remote(), &[], &healthy[0]);
     let mut large = event(A, 1);
-    // All events together are more than the buffers of a connection.
+    // All events together do not fit into the buffers of a connection.
     large.data.payload = vec![7; 64 << 10].into();
     for _ in 0..EVENTS {
         supplier.push(std::slice::from_ref(&large)).unwrap();

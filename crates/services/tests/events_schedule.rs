@@ -201,7 +201,8 @@ fn second_connect_of_a_connected_proxy_is_refused_without_an_analysis() {
     let remote = scene.remote();
     let supplier = supply(&remote, &publishing(&[(A, 1)], 101)).unwrap();
     let consumer = consume(&scene, &remote, 201, &Arc::new(Recorder::new())).unwrap();
-    // An analysis would refuse both this supplier and the consumer with entry 202 below.
+    // An analysis would refuse both this supplier and the consumer with entry 202 below with
+    // NO_RESOURCES. AlreadyConnected shows that there is no analysis.
     let too_many = publishing(&[(A, 1), (A, 2), (A, 3)], 101);
     let refused = supplier.connect_push_supplier(None, &too_many).unwrap_err();
     assert!(matches!(refused, ConnectPushSupplierError::AlreadyConnected(_)), "{refused:?}");
@@ -238,7 +239,8 @@ fn supplier_that_connects_again_goes_on_with_its_meter() {
 #[test]
 fn wrong_numbers_and_entries_are_refused_with_their_field() {
     let scene = Scene::with(channel(schedule()));
-    // Calls in the channel's process keep the reason of an exception.
+    // Calls within the process keep the reason of an exception, so the test calls the local
+    // channel.
     let local = scene.channel.reference();
     let mut qos = publishing(&[(A, 1), (A, 2)], 101);
     qos.publications[1].dependency_info.rt_info = 20;

@@ -279,7 +279,8 @@ fn stop_cancels_the_call_of_the_running_job() {
     let statistics = task.stop();
     scene.is_released.store(true, Ordering::SeqCst);
     let outcomes = outcomes.lock();
-    // A call that reached its time-out would raise TIMEOUT.
+    // TRANSIENT shows that the call was cancelled. A call that reached its time-out would raise
+    // TIMEOUT.
     assert_eq!(outcomes[0].as_ref().unwrap_err().kind(), Kind::Transient, "{:?}", *outcomes);
     assert_eq!((statistics.started, statistics.failed, statistics.has_panicked), (1, 1, false));
 }

@@ -367,7 +367,8 @@ fn log_of_a_replaced_store_is_kept() {
     }
     fs::copy(&whole, &database).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
-    // A killed process leaves such a log if it had written the log's changes to the database.
+    // A process leaves such a log if it is killed after it has written the log's changes to the
+    // database.
     fs::write(&log, kept).unwrap();
     assert_eq!(read(&FileStore::open(&database, KIND).unwrap()).1.len(), 2);
     assert!(!log.exists());
@@ -440,11 +441,12 @@ fn synced_commits_survive_power_failures_whole() {
     disk.start_log();
     let store = FileStore::with_backends(disk.files(), KIND).unwrap();
     let mut random = Random(7);
-    // The records of a revision, and the log's length at its acknowledgement.
+    // For each revision: its records, and the number of the disk's operations at its
+    // acknowledgement.
     let mut versions = vec![(Records::new(), 0)];
     for number in 0..150 {
-        // The first checkpoint beside commits begins between these two commits. Its sync waits
-        // until the second.
+        // The first checkpoint beside commits begins between these two commits. The sync of this
+        // checkpoint waits until the second commit.
         match number {
             40 => disk.hold_syncs(disk::DATABASE),
             60 => disk.release_syncs(),
@@ -656,7 +658,8 @@ fn open_store_is_locked_even_after_an_error() {
     assert_eq!(read(&FileStore::with_backends(disk.files(), KIND).unwrap()).1.len(), 2);
 }
 
-/// A sync waits until the reads beside it have ended.
+/// The test holds each sync until the reads beside it have ended, so a read that waited for the
+/// sync would fail the test.
 #[test]
 fn reading_waits_for_no_sync() {
     let folder = Folder::new("reading");
@@ -708,7 +711,8 @@ fn fill(store: &dyn Store, revision: &mut Revision, expected: &mut Records, coun
     Ok(())
 }
 
-/// The sync of a checkpoint waits while the other of the log's two parts takes commits.
+/// The test holds the sync of a checkpoint, which empties one part of the log, while the other part
+/// takes commits.
 #[test]
 fn commits_go_on_beside_a_checkpoint() {
     let disk = Disk::default();
@@ -754,7 +758,8 @@ fn log_takes_commits_while_checkpoints_fail() {
         fill(&store, &mut revision, &mut expected, 150).unwrap();
         assert_eq!(read(&store), (revision, expected.clone()));
     }
-    // Commits without changes take room in the log.
+    // Commits without changes fill the log, too. So they are refused at last if the disk has no
+    // room for the database.
     for room in [false, true] {
         disk.fail_file(if room { None } else { Some(disk::DATABASE) });
         for _ in 0..100_000 {
@@ -798,7 +803,8 @@ fn store_without_room_for_a_checkpoint_is_opened_for_reading() {
     assert!(opened > 3, "{opened}");
 }
 
-/// The next process shows its readers commits that a killed process did not sync.
+/// The next process shows its readers commits that a killed process did not sync, so it must sync
+/// them first.
 #[test]
 fn shown_commits_of_a_killed_process_survive_a_power_failure() {
     for seed in 0..20 {
@@ -817,7 +823,8 @@ fn shown_commits_of_a_killed_process_survive_a_power_failure() {
     }
 }
 
-/// After a rename of the database, the lock is on the new name, and the log has the old name.
+/// The database is renamed while its store is open, and the log keeps the old name. A new store
+/// with the old name must not use this log.
 #[test]
 fn renamed_store_keeps_its_log() {
     let folder = Folder::new("renamed");
@@ -830,7 +837,7 @@ fn renamed_store_keeps_its_log() {
     fs::rename(folder.file("names.db.wal"), folder.file("old.db.wal")).unwrap();
     let second = FileStore::open(folder.file("names.db"), KIND).unwrap();
     second.commit(Revision(0), &[RecordChange::Put(b"c", b"3")], Durability::Synced).unwrap();
-    // The first store does not remove the log of the second.
+    // The drop of the first store must not remove the log of the second store.
     drop(first);
     let (database, _) = killed(&folder, "names.db");
     assert_eq!(read(&FileStore::open(database, KIND).unwrap()).1.len(), 1);

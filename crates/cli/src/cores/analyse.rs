@@ -1,4 +1,5 @@
-//! The command `corelane cores analyse`: cores, priorities and worst-case response times of tasks.
+//! The command `corelane cores analyse`, which computes the cores, priorities and worst-case
+//! response times of tasks.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

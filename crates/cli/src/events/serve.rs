@@ -26,8 +26,8 @@ const DEFAULT_CHANNEL: &str = "EventChannel";
 /// Maximum number of connections that have a thread, in a server with a store. At most 192 of them
 /// wait for the store, or for a further event (`EventStoreLimits`).
 const MAX_THREADS: usize = 256;
-/// When the server ends, maximum time for which requests wait for the disk, and then maximum time
-/// for which the server waits for the disk.
+/// At the end of the server, the maximum time for which requests still wait for the disk. After
+/// that, the server itself waits for the disk for at most this time.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<(), String> {
@@ -120,7 +120,8 @@ pub(super) fn run(arguments: &EventsArguments, out: &mut dyn Write) -> Result<()
     }
     let _ = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
     poll::wait_readable_any([termination.as_fd()], None).map_err(message)?;
-    // The shutdown waits for running requests. After it, the store has the events of all requests.
+    // The shutdown waits for running requests, so their waits for the store are bounded first.
+    // After the shutdown the store has the events of all requests, so it is closed last.
     if let Some(store) = &store {
         store.limit_wait_time(END_TIMEOUT);
     }
@@ -139,7 +140,8 @@ fn open(path: &Path, arguments: &EventsArguments) -> Result<EventStore, String> 
     file.and_then(|file| EventStore::open_with(file, limits)).map_err(message)
 }
 
-/// Reads the schedule of a channel file, which has at least one entry.
+/// Reads a channel file and its schedule. Refuses a file in which no publication and no
+/// subscription has an `rt_info`.
 fn schedule(path: &str) -> Result<(ChannelFile, ChannelSchedule), String> {
     let file = check::read(path)?;
     if !file.is_scheduled() {

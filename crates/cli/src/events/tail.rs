@@ -25,7 +25,7 @@ const MAX_WAITING: usize = 1_000;
 /// Address of the consumer, which only programs on this machine can reach.
 const DEFAULT_LISTEN: &str = "tcp:127.0.0.1:0";
 
-/// An event to print.
+/// An event to print: an event of TAO's service, or the value of an event of CORBA's Event Service.
 enum Line {
     Typed(Event),
     Value(Any),

@@ -13,7 +13,7 @@ use crate::json::hexadecimal;
 use crate::policies::describe as describe_policy;
 use crate::text::printable;
 
-/// Components of CORBA 3.0.3 section 13.6.6 and of other ORBs.
+/// The tags and names of the components of CORBA 3.0.3 section 13.6.6 and of other ORBs.
 const NAMES: [(u32, &str); 37] = [
     (5, "complete object key"),
     (6, "endpoint id position"),

@@ -194,7 +194,7 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || source.is_ok_and(|source| source.ip() == address)
 }
 
-/// The sockets send nothing, so any port would do.
+/// The port to which `is_local` connects sockets. They send nothing, so any port would do.
 const DISCARD: u16 = 9;
 
 fn listens_at_all_addresses(port: u16) -> bool {

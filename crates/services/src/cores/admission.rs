@@ -832,8 +832,8 @@ mod tests {
         };
         wait_for("the cores must be watched", &|lost| lost.last() == Some(&vec![]));
         *cores.usable.lock() = Some(CpuSet::one(0));
-        // The thread panics after the check that changes its cores. So the checks that find the
-        // core lost follow the restart of the thread.
+        // The registry panics just after the first check that finds the core lost. So the restarted
+        // thread makes the later checks.
         let is_lost = |lost: &[Vec<u32>]| lost.iter().filter(|lost| **lost == [1]).count();
         wait_for("the core must be lost", &|lost| is_lost(lost) >= 4);
         let lost = cores.lost.lock().clone();

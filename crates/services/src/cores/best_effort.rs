@@ -7,7 +7,7 @@ use corelane_sched::task::{Nanos, Timing, Utilization};
 
 use super::registry::CoreUse;
 
-/// Number of native priority levels for the tasks of a core beside a share: 1 to 97.
+/// Number of native priorities (1 to 97) for the tasks of a core that has a share for best effort.
 const LEVELS_BESIDE_SHARE: u32 = 97;
 
 /// Counts a share for best effort on each core of a machine, as work above all tasks.

@@ -68,8 +68,8 @@ impl TaskDispatch {
             self.served.remove(&task);
         }
         for task in live.difference(&self.served.clone()) {
-            // A target that cannot be a substitute, for example a plain key that is bound to an
-            // object of another server, gets its requests by a forward of the servant locator.
+            // Some targets cannot be substitutes, for example a plain key that is bound to an
+            // object of another server. The servant locator forwards the requests for such targets.
             if let Some(target) = targets.get(task)
                 && self.poa.set_substitute_object(&object_id(&self.secrets, *task), target).is_ok()
             {
@@ -105,8 +105,8 @@ impl TaskDispatch {
             let operations: Vec<_> = limited.map(|record| (record.task.id.0, record.operation.as_str())).collect();
             pool.set_operations(&operations);
         }
-        // If the pool refuses the bindings, for example a core number that the kernel cannot have,
-        // the next update tries again.
+        // If the pool refuses the bindings, for example because of a core number above the kernel's
+        // maximum, the next update tries again.
         if is_changed && pool.set_tasks_and_demoted(&bindings, &demoted).is_ok() {
             (self.bindings, self.demoted) = (bindings, demoted);
         }
@@ -194,7 +194,8 @@ mod tests {
         // The tasks below an ended task keep their priorities. Each core is judged alone.
         assert_eq!(kept(&before, &[(2, 0, 98), (3, 0, 97), (4, 1, 98), (6, 1, 97)]), [97, 96, 98, 97]);
         assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 98)]), [97, 97]);
-        // A task that comes from another core is new, and another order needs other priorities.
+        // A core gets the new priorities if a task comes from another core, or if the order of its
+        // tasks changes.
         assert_eq!(kept(&before, &[(1, 1, 98), (5, 1, 97)]), [98, 97]);
         assert_eq!(kept(&before, &[(2, 0, 97), (3, 0, 98)]), [97, 98]);
         assert_eq!(kept(&before, &[(4, 1, 98), (5, 1, 97)]), [98, 97]);

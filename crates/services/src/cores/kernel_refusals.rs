@@ -14,10 +14,10 @@ struct HeldRefusal {
     due: Nanos,
 }
 
-/// Refusals of the kernel whose promises the task registry still has. The kernel refuses a lost
-/// core, and the tasks of the core get other cores, so the loss ends no promise. Therefore the
-/// refusal of a core is held for [`CORE_REFUSAL_DELAY`], and forgotten if the core is lost in this
-/// time.
+/// Refusals by the kernel of tasks whose promises the task registry has not withdrawn yet. The
+/// kernel also refuses a core that is offline. The tasks of such a core get other cores, so their
+/// promises must not end. Therefore the refusal of a core is held for [`CORE_REFUSAL_DELAY`], and
+/// forgotten if the core proves to be lost in this time.
 #[derive(Debug, Default)]
 pub(super) struct HeldRefusals(Vec<HeldRefusal>);
 

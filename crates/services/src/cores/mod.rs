@@ -237,7 +237,8 @@ fn serve_in(
     dispatch: TaskDispatch,
     has_moved: bool,
 ) -> Result<AdmissionService, SystemException> {
-    // The example has the number 0, which belongs to no task.
+    // The keys of all task references begin with the same octets. `learn` takes them from an
+    // example with the number 0, which belongs to no task.
     let example = admission.secrets.object_id(TaskId(0));
     let of_task = tasks.create_reference_with_id(&ObjectId::from(&example[..]), "")?;
     keys.learn(&of_task, &example);

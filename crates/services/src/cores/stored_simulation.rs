@@ -29,9 +29,9 @@ const SECOND: Nanos = 1_000 * MS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     None,
-    /// The commit is not applied.
+    /// The commit fails, and is not applied.
     Before,
-    /// The commit is applied, and reported as failed.
+    /// The commit is applied, but reported as failed.
     After,
     Read,
 }
@@ -92,8 +92,8 @@ struct StoredSimulation {
     acknowledged: Promises,
     step: Option<PendingSave>,
     in_step: Promises,
-    /// The promises of the steps since the last successful step. A failed step may have reached the
-    /// store.
+    /// For each step since the last successful step, the promises that the step tried to save. A
+    /// failed step may have reached the store.
     attempted: Vec<Promises>,
     stored: Promises,
     refused: Vec<(TaskId, Timing)>,

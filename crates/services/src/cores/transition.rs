@@ -69,5 +69,6 @@ fn keeps_deadlines(before: &TaskSet, machine: &Machine, plan: &AdmissionPlan) ->
     is_schedulable(&both, &machine)
 }
 
-/// A bit that no task id of the task registry has.
+/// A bit that no task id of the task registry has. It marks the id under which a moving task counts
+/// on its new core.
 const SECOND: u64 = 1 << 63;

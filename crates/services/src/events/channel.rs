@@ -104,7 +104,7 @@ pub(super) struct SharedChannel {
     timeout_added: PiCondvar,
     /// Wakes the thread `events/admin`.
     callback_due: PiCondvar,
-    /// True from the first connection of a consumer with a queue on. The sizes of events are then
+    /// True after the first consumer with a queue has been connected. The sizes of events are then
     /// computed before the lock is taken.
     has_queues: AtomicBool,
     /// Held from the analysis of a peer until the peer is connected, and taken before `state`.
@@ -245,8 +245,8 @@ impl SharedChannel {
         (is_gateway, rt_infos): (bool, &[i32]),
     ) -> Result<(), ConnectFailure> {
         let first = peer()?;
-        // A gateway in this process only puts the event into a buffer, so it is direct in a channel
-        // with lanes too.
+        // A gateway in this process only puts the event into a buffer, so the gateway is called
+        // directly even in a channel with lanes.
         let is_direct = first.is_collocated() && (self.config.lanes.is_empty() || first.is_gateway());
         let transfer = match (is_pulled, is_direct) {
             (true, _) => Transfer::Pulled,
@@ -437,8 +437,8 @@ impl SharedChannel {
             counters::count_handoff();
             peer.wake.notify_all();
         }
-        // The immediate deliveries come first, because they hold the turns of their queues, and a
-        // direct consumer may take long.
+        // A direct consumer may take long, and the sender of a queue cannot send before the queue's
+        // immediate delivery ends. So the immediate deliveries come first.
         let mut routed_at = Some(now);
         let mut time = || routed_at.take().unwrap_or_else(Self::now);
         if !routed.immediate.is_empty() {
@@ -503,7 +503,7 @@ impl SharedChannel {
     #[cold]
     fn refused_now(&self, sender: SenderId, peer: &Peer, event_type: i32) {
         let mut state = self.state.lock();
-        // The consumer has caused no fault, so it stays connected.
+        // `CallResult::Refused` removes no consumer, so there is no returned proxy to handle.
         state.router.immediate_failed(sender, event_type, CallResult::Refused, Self::now());
         drop(state);
         if !peer.give_turn_back() {

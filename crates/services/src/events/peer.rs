@@ -31,8 +31,8 @@ pub(super) struct Peer {
     pub(super) object: PeerObject,
     /// Wakes the sender or the pullers of a consumer, or the thread that pulls from a supplier.
     pub(super) wake: PiCondvar,
-    /// The turn to send to a Real-time Event Service consumer in another process; `None` for any
-    /// other peer.
+    /// The right to send to a consumer of TAO's Real-time Event Service in another process; `None`
+    /// for any other peer.
     turn: Option<SendTurn>,
 }
 
@@ -85,7 +85,8 @@ impl Peer {
         }
     }
 
-    /// Pushes a set as far as possible without waiting. The caller must have the peer's turn.
+    /// Pushes a set as far as possible without waiting. The calling thread must have the right to
+    /// send to the peer ([`SendTurn`]).
     pub(super) fn push_now(&self, set: &DeliverySet<Arc<StoredEvent>>, now: Nanos) -> ImmediatePush {
         let PeerObject::RtecConsumer(consumer) = &self.object else { return ImmediatePush::NotSent };
         let write = |encoder: &mut Encoder<'_>| stored::write_events(set, now, encoder);
@@ -102,8 +103,9 @@ impl Peer {
         self.reference().map_or(CallResult::Gone, |object| object.finish_oneway().into())
     }
 
-    /// Gives the turn back that the router has taken. Returns false if the turn has passed to the
-    /// sender; the caller must then wake the sender.
+    /// Gives back the right to send ([`SendTurn`]), which the router has taken for the calling
+    /// thread. Returns false if the right has passed to the queue's sender; the caller must then
+    /// wake the sender.
     #[must_use]
     pub(super) fn give_turn_back(&self) -> bool {
         self.turn.as_ref().is_none_or(SendTurn::give_back)

@@ -59,9 +59,9 @@ pub(super) struct QueuedSet<S> {
     pub(super) expires_at: Nanos,
 }
 
-/// Invariants: `bytes` is the sum over all entries. With [`OverflowPolicy::KeepLatest`],
-/// `latest[k]` is the number of the only entry with the key `k`, and the entry with the number `n`
-/// is `entries[n - first]`; otherwise `latest` is empty.
+/// The sets that wait for a consumer. Invariants: `bytes` is the sum over all entries. With
+/// [`OverflowPolicy::KeepLatest`], `latest[k]` is the number of the only entry with the key `k`,
+/// and the entry with the number `n` is `entries[n - first]`; otherwise `latest` is empty.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue<S> {
     entries: VecDeque<QueuedSet<S>>,

@@ -207,13 +207,14 @@ impl Search<'_> {
 }
 
 /// Returns the sets of a conjunction of these children. A set needs a contribution of each child,
-/// so the child with the lowest rate bounds the rate. The conjunction may hold a contribution of
-/// this child, so the jitter is one period.
+/// so the child with the lowest rate bounds the rate. The conjunction may hold one contribution of
+/// this child, so the longest period is added to the jitter of the set with this period.
 fn joined(children: &[Vec<DeliverySetArrival>]) -> Vec<DeliverySetArrival> {
     let mut all = Vec::new();
     for child in children {
         let mut events: Vec<usize> = child.iter().flat_map(|set| set.events.iter().copied()).collect();
-        // A nested conjunction may contain an event twice; its own sets say how often.
+        // A set of the child may contain an event several times. The result has the event as often
+        // as the child's set with the most of it.
         events.sort_unstable();
         let most = |event: usize| child.iter().map(|set| set.events.iter().filter(|it| **it == event).count()).max();
         let mut distinct = events.clone();
@@ -309,7 +310,8 @@ mod tests {
         assert_eq!(case("bits(1, 1) any"), (false, vec!["bits(0x1, 0x1) any".to_owned()]));
         assert_eq!(case("bits(1, 2) any"), (true, none.clone()));
         assert_eq!(case("or()"), (false, vec!["or()".to_owned()]));
-        // The first part gets every event of the second. A conjunction then never completes.
+        // The first part gets every event that the second part accepts, so the conjunction never
+        // completes.
         assert_eq!(case("type 16 or type 16 source 1"), (true, none));
         let shadowed = reach("all(type 16, type 16 source 1)", &events);
         assert_eq!((shadowed.deliverable_sets.len(), dead(&shadowed)), (0, vec![("type 16 source 1", true)]));

@@ -15,7 +15,7 @@ fn system(kind: Kind, why: impl Into<String>) -> SystemException {
 }
 
 /// Returns the peer's reference with the time-out of the channel's calls and with a separate
-/// connection, so that calls of other peers neither delay its events nor change their order.
+/// connection, so that calls of other peers neither delay the peer's events nor change their order.
 /// Refuses a proxy of this channel, because the channel would push to itself for ever.
 fn peer<R: Reference>(channel: &SharedChannel, reference: &R) -> Result<R, SystemException> {
     if channel.poa.reference_to_id(reference.as_object()).is_ok() {

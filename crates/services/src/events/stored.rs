@@ -39,8 +39,9 @@ pub(super) struct CosEvents {
 /// default limit of 128.
 const MAX_STORED_NESTING: u32 = 64;
 
-/// Flags of an event in a store.
+/// Flag of an event in a store: the record is in little-endian form.
 const IS_LITTLE_ENDIAN: u8 = 1;
+/// Flag of an event in a store: the record has the passage of an event that a gateway has brought.
 const HAS_PASSAGE: u8 = 2;
 
 /// Maximum size in bytes of the memory that a thread keeps for the encoded data of its next event.
@@ -208,7 +209,7 @@ impl StoredEvent {
         self.passage.take();
     }
 
-    /// Computes and keeps the event's size.
+    /// Computes and keeps the event's size, so that it is not computed under the channel's lock.
     pub(super) fn measure(self: &Arc<Self>) {
         self.bytes();
     }
@@ -317,7 +318,8 @@ fn decode(octets: &[u8], limits: &Limits) -> Result<(rtec::Event, Passage), CdrE
     Ok((rtec::Event::decode(&mut decoder)?, passage))
 }
 
-/// Returns false for null and for values of simple types, which contain no other values.
+/// Returns true if the value may contain other values. Null and values of simple types contain
+/// none.
 fn has_parts(value: &Any) -> bool {
     let kind = value.type_code().kind();
     !is_null(value)

@@ -14,9 +14,9 @@ const TAKEN: u8 = 1;
 /// The sender has the turn, or gets it from the thread that has it: sets are in the queue.
 const OF_SENDER: u8 = 2;
 
-/// All changes except [`give_back`](Self::give_back) are made under the channel's lock. `give_back`
-/// releases the thread's actions on the consumer's connection; `take` and `call_sender` acquire
-/// them.
+/// The turn of a queue: [`FREE`], [`TAKEN`] or [`OF_SENDER`]. All changes except
+/// [`give_back`](Self::give_back) are made under the channel's lock. `give_back` releases the
+/// thread's actions on the consumer's connection; `take` and `call_sender` acquire them.
 #[derive(Debug)]
 pub(super) struct SendTurn(AtomicU8);
 

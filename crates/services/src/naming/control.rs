@@ -74,8 +74,8 @@ pub(super) fn bind_all(
     let mut operations = Vec::with_capacity(bindings.len());
     for binding in bindings {
         let operation = operation(context, binding, replaces)?;
-        // Only the first binding of a name is compared with the state, because it may change the
-        // name's object.
+        // Only the first binding of a name is compared with the state, because this binding may
+        // change the name's object.
         let is_first = named.insert((&binding.name.id, &binding.name.kind));
         operations.push(Some(operation).filter(|operation| !(is_first && is_already_bound(service, operation))));
     }

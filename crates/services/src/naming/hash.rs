@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The standard library's hasher is SipHash-1-3 with the key 0.
+        /// The reference is the standard library's hasher, which is SipHash-1-3 with the key 0.
         #[test]
         fn names_have_the_hash_that_the_standard_library_computes(
             id in prop::collection::vec(any::<u8>(), 0..70), kind in prop::collection::vec(any::<u8>(), 0..70)

@@ -87,7 +87,7 @@ impl Loader {
     }
 }
 
-/// Bindings with their hashes.
+/// Bindings of one context with their hashes, in the order in which they were added.
 #[derive(Default)]
 struct BindingRun {
     /// The blocks of the bindings. No block extends over two chunks.
@@ -172,7 +172,7 @@ mod tests {
         Change::PutBinding { context, name, target }
     }
 
-    /// Adds the changes by a loader and one by one, and compares the contexts.
+    /// Adds the changes with a loader, and to another state one by one, and compares the contexts.
     fn check(changes: &[Change]) {
         let mut expected = State::empty(5);
         let mut loader = Loader::new(5);

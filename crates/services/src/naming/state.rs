@@ -21,7 +21,7 @@ impl ContextId {
     pub(super) const ROOT: ContextId = ContextId(0);
 }
 
-/// Id and kind of a component.
+/// A component of a name, either a [`NameComponent`] or borrowed texts.
 pub(super) trait ComponentText {
     fn id_and_kind(&self) -> (&[u8], &[u8]);
 }

@@ -46,7 +46,7 @@ pub(super) const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("
 
 pub(super) type PendingChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// The numbers of a store that its database has.
+/// The numbers in the database of a store: revision, generation and identities.
 #[derive(Clone, Debug)]
 pub(super) struct StoreHead {
     pub(super) revision: Revision,

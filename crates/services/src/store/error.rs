@@ -10,19 +10,19 @@ use std::path::PathBuf;
 pub enum StoreError {
     /// The file is already open, in this or another process.
     Locked {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Id of the process, if known.
+        /// Id of the process that has opened the file, if it is known.
         process: Option<u32>,
     },
     /// The file is not a store of Corelane.
     NotAStore {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is the store of another service.
     OtherService {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Service whose store the file is.
         found: String,
@@ -31,31 +31,31 @@ pub enum StoreError {
     },
     /// The file has a later format than this program reads.
     LaterFormat {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The file's format.
+        /// The format of the file.
         found: u64,
         /// The latest format that this program reads.
         known: u64,
     },
     /// The contents are inconsistent.
     Damaged {
-        /// The file, if it is known.
+        /// Path of the file, if it is known.
         path: Option<PathBuf>,
-        /// The inconsistency.
+        /// The inconsistency that was found.
         reason: String,
     },
     /// Beside the file is a log that does not belong to it: of another store, or of a later state
     /// of this one, for example after a backup has replaced a store. Neither file is changed.
     OtherLog {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// The file.
+        /// Path of the store's file.
         store: PathBuf,
     },
     /// The file exists already.
     FileExists {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The disk is full, or the store has reached a quota or the maximum size of a file.
@@ -65,9 +65,9 @@ pub enum StoreError {
     },
     /// The store cannot be opened, read or written, for a reason that no other variant describes.
     Unusable {
-        /// The file, if it is known.
+        /// Path of the file, if it is known.
         path: Option<PathBuf>,
-        /// Text of the error.
+        /// The message of the error.
         reason: String,
     },
     /// The store's revision differs from the revision that the caller passed.

@@ -103,7 +103,8 @@ struct View {
     /// The records as of a checkpoint; `None` after an error, until the database is opened again.
     snapshot: Option<Arc<Snapshot>>,
     /// The last change of each key in the part of the log that is full. A checkpoint writes these
-    /// changes to the database; after an error, the next one does. A value of `None` is a deletion.
+    /// changes to the database; after an error, the next checkpoint does so. A value of `None` is a
+    /// deletion.
     written: Arc<PendingChanges>,
     /// The last change of each key after the changes in `written`.
     pending: Arc<PendingChanges>,
@@ -114,13 +115,13 @@ struct View {
 struct Writer {
     /// The database that checkpoints write. `None` before the first checkpoint, and after an error.
     database: Option<Arc<OpenDatabase>>,
-    /// Openings for reading, which some readers may still use.
+    /// Openings of the database for reading, which some readers may still use.
     previews: Vec<Weak<OpenDatabase>>,
     /// The log that takes commits; `None` before the first checkpoint, and after an error of the
     /// log; a new log then begins before the next commit.
     log: Option<WriteAheadLog>,
     log_file: Option<LogFile>,
-    /// True if the database names a log.
+    /// True if the database names a log, without which it cannot be opened.
     names_log: bool,
     /// The random number of the store, by which its logs name it.
     store_id: u64,
@@ -160,7 +161,7 @@ fn next_revision(revision: Revision) -> Revision {
     Revision(revision.0.saturating_add(1))
 }
 
-/// The changes of a view that a new snapshot has.
+/// The changes of a [`View`] that a new snapshot of the database contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotChanges {
     /// It is unknown which of the changes the snapshot has.
@@ -229,7 +230,8 @@ impl SharedStore {
         file: Arc<StoreFile>,
         log_file: Option<LogFile>,
     ) -> Result<Self, StoreError> {
-        // redb would repair another program's database if the file were opened for writing.
+        // redb would repair another program's database if the file were opened for writing. So the
+        // file is opened for reading first.
         let (database, head) = OpenDatabase::open_unchanged(&file, kind, path.as_deref())?;
         let snapshot = Arc::new(database.snapshot(path.as_deref())?);
         let mut log_file = match (log_file, &path) {
@@ -261,7 +263,8 @@ impl SharedStore {
             log_file,
             names_log: head.log_id.is_some(),
             store_id: head.store_id,
-            // The log may have entries of the generation after the database's.
+            // The log may have entries of the generation after the database's, so that generation
+            // is the present one.
             generation: head.generation.wrapping_add(u64::from(head.log_id.is_some())),
             revision,
             is_checkpointing: false,
@@ -312,7 +315,7 @@ impl SharedStore {
         Ok(database)
     }
 
-    /// Shows readers another snapshot.
+    /// Shows readers another snapshot. `has` says which changes of the view the snapshot contains.
     fn show(&self, writer: &Writer, snapshot: Snapshot, has: SnapshotChanges) {
         let mut view = self.view.lock();
         view.revision = writer.revision;
@@ -457,8 +460,8 @@ impl SharedStore {
             Arc::clone(&view.written)
         };
         let Ok(database) = database else {
-            // Commits continue in the part of the log that is not full. A later checkpoint opens
-            // the database.
+            // The database cannot be opened now. Commits continue in the part of the log that is
+            // not full, and a later checkpoint opens the database.
             writer.needs_both_parts = true;
             return;
         };

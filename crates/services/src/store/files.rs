@@ -248,7 +248,8 @@ mod tests {
 
     const KIND: RecordFormat = RecordFormat { service: "test", format: 1 };
 
-    /// The outer copy begins first and ends last: it must fail and leave the inner copy unchanged.
+    /// The outer copy begins first and ends last. It must fail, and must leave the inner copy
+    /// unchanged.
     #[test]
     fn copies_to_one_file_at_a_time_do_not_mix() {
         let folder = std::env::temp_dir().join(format!("corelane-copies-{}", std::process::id()));
@@ -273,7 +274,7 @@ mod tests {
     }
 
     /// A process that another thread starts has a duplicate of the descriptor until it runs its
-    /// program.
+    /// program. Closing the descriptor does not release the locks in this time.
     #[test]
     fn drop_unlocks_the_file_although_a_duplicate_of_its_descriptor_is_open() {
         let path = std::env::temp_dir().join(format!("corelane-duplicate-{}", std::process::id()));

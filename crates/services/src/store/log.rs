@@ -124,7 +124,7 @@ impl WriteAheadLog {
         Ok(Self::of(file, id, false))
     }
 
-    /// Opens a log that the database needs.
+    /// Opens the log that the database names by its identity `id`.
     pub(super) fn open(file: Arc<StoreFile>, id: u64) -> io::Result<Result<Self, LogError>> {
         let mut start = [0; MAGIC.len() + 8];
         if file.len()? < start.len() as u64 {
@@ -226,7 +226,7 @@ impl WriteAheadLog {
         drop(erased);
     }
 
-    /// Writes all entries to the disk.
+    /// Syncs the file, so that all appended entries are on the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if !self.is_synced {
             self.file.sync()?;

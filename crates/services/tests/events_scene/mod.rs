@@ -1,5 +1,5 @@
 //! Consumers and suppliers of an event channel, in the channel's ORB and in another ORB.
-// Each test file uses a part.
+// Each test file uses only a part of this module.
 #![allow(dead_code)]
 
 use std::sync::Arc;

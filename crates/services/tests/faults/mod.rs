@@ -120,7 +120,8 @@ fn read_that_fails_leaves_a_usable_store() {
             _ => {}
         }
         drop(store);
-        // A store that names a log cannot be opened without it.
+        // Opens the store without its log, which would fail if the closed database still named a
+        // log.
         let files = (disk.files().0, Disk::default().files().1);
         assert_eq!(read(&FileStore::with_backends(files, KIND).unwrap()), last, "{reads} reads");
     }
@@ -136,11 +137,13 @@ fn panic_of_a_visitor_is_its_callers() {
     assert_eq!(panic.downcast_ref(), Some(&"the visitor's"));
     let (before, later) = (disk.octets_read(), read(&store));
     assert_eq!(later, (revision, expected));
-    // Opening the database again would read it twice.
+    // If the panic had made the store open the database again, it would have read twice as many
+    // octets.
     assert!(disk.octets_read() - before < 2 * 150 * SMALL);
 }
 
-/// A database that was opened again does not know the readers of the earlier opening.
+/// A database that was opened again does not know the readers of the earlier opening, so it may
+/// write over the pages that they read.
 #[test]
 fn reader_of_an_earlier_opening_sees_no_later_records() {
     let (disk, revision, expected) = closed_store(LARGE);

@@ -85,7 +85,8 @@ fn acknowledged_changes_survive_power_failures_whole() {
     let (orb, naming) = serve(&disk);
     disk.start_log();
     let mut random = Random(11);
-    // The names after a change, and the log's length at its acknowledgement.
+    // For each change: the names after it, and the number of the disk's operations at its
+    // acknowledgement.
     let mut versions = vec![(Names::new(), 0)];
     for number in 1..=120 {
         let mut expected = versions.last().unwrap().0.clone();

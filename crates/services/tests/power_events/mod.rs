@@ -35,7 +35,7 @@ fn acknowledged_events_survive_power_failures_in_order() {
     let (orb, channel) = serve(&disk);
     disk.start_log();
     let mut random = Random(17);
-    // The log's length at each acknowledgement.
+    // The number of the disk's operations at the acknowledgement of each event.
     let mut lengths = Vec::new();
     for number in 1..=120_u64 {
         let size = if random.below(8) == 0 { 5_000 } else { 20 };

@@ -120,7 +120,8 @@ impl MemoryTaskRegistry {
         if self.entries.get(&task).filter(is_promised).and_then(|entry| entry.core).is_none() {
             return false;
         }
-        // A failed save must not give the task its earlier core again.
+        // A failed save would take back a change of the timing, and give the task its earlier core
+        // again. So the change is made final first.
         self.keep_change(task);
         let Some(entry) = self.entries.get(&task) else { return false };
         let Some(core) = entry.core else { return false };

@@ -16,7 +16,8 @@ use super::{Backbone, BackboneError};
 use crate::events::gateway::{BackOff, ReconnectPolicy, separate};
 use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef};
 
-/// Time for which a half of a bridge waits for a message or event before it looks if the bridge ends.
+/// Maximum time for which a thread of a bridge waits for a message or an event before it checks
+/// whether the bridge is being stopped.
 const WAIT: Duration = Duration::from_millis(500);
 
 pub(super) fn message(error: impl Display) -> String {
@@ -41,7 +42,7 @@ pub struct BridgeCounts {
     pub delivered: u64,
     /// Events of other bridges that the channel already had.
     pub duplicates: u64,
-    /// Lost events: the channel refused them, or could not tell if it had them.
+    /// Lost events: the channel refused them, or could not tell if it had received them before.
     pub refused: u64,
     /// Messages of the backbone that are not events of a bridge.
     pub unreadable: u64,
@@ -176,7 +177,8 @@ struct Half {
 }
 
 struct BridgeRun {
-    /// The half that delivers; and the half that publishes, if the channel is durable.
+    /// The state of the thread that delivers and, if the channel is durable, of the thread that
+    /// publishes.
     halves: Vec<Half>,
     is_stopping: bool,
 }
@@ -187,8 +189,9 @@ struct SharedBridge {
 }
 
 impl SharedBridge {
-    /// Repeats the step of a half until the bridge ends. The step returns its result, if its ends
-    /// are reached, and the counts.
+    /// Repeats `step` until the bridge is stopped, pauses after failures, and records the state in
+    /// `halves[half]`. `step` returns its result, true if both the channel and the backbone are
+    /// reached, and its counts.
     fn run(
         &self,
         half: usize,
@@ -219,9 +222,10 @@ impl SharedBridge {
 
 /// A bridge between an event channel and a [`Backbone`].
 ///
-/// It publishes each event of a durable channel whose time to live is above 0, decremented by 1, and
-/// resumes in the channel's store where it was, by the name of the bridge. It delivers the events of
-/// other bridges to its channel, in the order of the backbone. Each channel takes an event once.
+/// It publishes each event of a durable channel whose time to live is above 0, with the time to
+/// live decremented by 1. The channel's store keeps the position under the name of the bridge. The
+/// bridge delivers the events of other bridges to its channel, in the order of the backbone. Each
+/// channel takes an event once.
 ///
 /// ```
 /// use corelane::Orb;
@@ -246,8 +250,8 @@ pub struct Bridge {
 
 impl Bridge {
     /// Returns a builder of a bridge with this name: 1 to 64 letters, digits and characters `-_`.
-    /// The bridge resumes by it, at the channel's store and at the backbone, so each bridge of a
-    /// backbone needs a name of its own.
+    /// The channel's store and the backbone keep the bridge's positions under this name, so each
+    /// bridge of a backbone needs a name of its own.
     #[must_use]
     pub fn builder(name: &str) -> BridgeBuilder {
         BridgeBuilder {

@@ -6,7 +6,7 @@ use corelane_sys::clock::Monotonic;
 
 use super::{Backbone, BackboneError, BackboneMessage};
 
-/// Maximum time until a message comes, also one that comes again.
+/// Maximum time until the backbone delivers a message, for the first time or again.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time for which the suite waits for a message that must not come.
 const SHORT: Duration = Duration::from_millis(300);
@@ -80,7 +80,8 @@ impl<B: Backbone> Suite<'_, B> {
             early.receive(SHORT).map_err(failed("receive"))?.is_none(),
             "receive returns nothing from an empty backbone",
         )?;
-        // Each message by another connection: the order is that of the calls.
+        // Each message is published over a separate connection. The backbone must keep the order of
+        // the calls.
         for content in &contents {
             (self.open)()?.publish(content).map_err(failed("publish"))?;
         }
@@ -113,7 +114,8 @@ impl<B: Backbone> Suite<'_, B> {
         rule(next(&mut reader)? == kept[1], "the next message comes after an acknowledgement")?;
         reader.acknowledge().map_err(failed("acknowledge"))?;
         drop(reader);
-        // A known consumer resumes, whatever its first message would be.
+        // The number 1 applies only to a new consumer. This known consumer must resume behind its
+        // last acknowledgement.
         let mut reader = self.subscribed("check-2", 1)?;
         for message in &kept[2..] {
             rule(next(&mut reader)? == *message, "a consumer resumes behind its last acknowledgement")?;

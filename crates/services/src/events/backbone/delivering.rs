@@ -17,7 +17,8 @@ pub(super) struct Deliverer<B> {
     channel: LaneEnd,
     link: Option<B>,
     is_channel_lost: bool,
-    /// The highest sequence number that was received.
+    /// The highest sequence number of a received message. If the next number leaves a gap, the
+    /// backbone has deleted messages.
     last_sequence: Option<u64>,
     /// The events of the received message that the channel has not taken.
     held: Option<Vec<PassingEvent>>,
@@ -78,7 +79,8 @@ impl<B: Backbone> Deliverer<B> {
         Ok(())
     }
 
-    /// Makes a call to the backbone. After an error the message is forgotten: it comes again.
+    /// Makes a call to the backbone. After an error, drops the connection and the received message,
+    /// which the backbone then delivers again.
     fn with_link<R>(&mut self, call: impl FnOnce(&mut B) -> Result<R, BackboneError>) -> Result<R, String> {
         let backbone = self.link.as_mut().ok_or("the backbone is lost")?;
         call(backbone).map_err(|error| {

@@ -13,7 +13,7 @@ use crate::events::idl::corelane_events::PassingEvent;
 
 const HEAD: &[u8; 5] = b"CLEB\x01";
 
-/// The content of a message.
+/// The decoded content of a message of a backbone.
 #[derive(Debug)]
 pub(super) struct EventBatch {
     /// The name of the bridge that has published the events.

@@ -46,8 +46,8 @@ pub trait Backbone {
     fn publish(&mut self, message: &[u8]) -> Result<(), BackboneError>;
 
     /// Lets this connection receive as the consumer of this name: 1 to 64 letters, digits and
-    /// characters `-_`. A new consumer begins with the message `first`, or with the first one kept.
-    /// A known one resumes behind the last message that it has acknowledged.
+    /// characters `-_`. A new consumer begins with the message `first`, or with the first message
+    /// that is kept. A known consumer resumes behind the last message that it has acknowledged.
     ///
     /// # Errors
     /// [`BackboneError::Failed`] if the backbone refuses the consumer or does not answer.
@@ -55,7 +55,8 @@ pub trait Backbone {
 
     /// Returns the first message that the consumer has not acknowledged; `None` if there was none
     /// for the time `wait`. A message comes again until it is acknowledged, possibly with a delay,
-    /// and no later message comes before. A message whose acknowledgement was lost comes again too.
+    /// and no later message comes before it. A message whose acknowledgement was lost comes again
+    /// too.
     ///
     /// # Errors
     /// [`BackboneError::Failed`] without a subscription, or if the backbone does not answer.

@@ -20,29 +20,31 @@ pub(super) struct Publisher<B> {
     name: String,
     channel: FederatedChannelRef,
     source: DurableChannelRef,
-    /// The connection, and the identity of the backbone.
+    /// The connection to the backbone, and the backbone's identity.
     link: Option<(B, ChannelId)>,
-    /// The number of the last event that is published or does not cross.
+    /// The number of the last event that the bridge has published, or left out because [`cross`]
+    /// refuses it.
     position: Option<u64>,
-    /// False if the channel may have been restarted or replaced since the position was compared
-    /// with it.
+    /// False if the channel may have been restarted or replaced since `position` was compared with
+    /// the channel's last event.
     is_position_checked: bool,
-    /// The number of the channel, the beginning of the path of its own events.
+    /// The channel's number. The path of each of the channel's own events begins with the number's
+    /// [`stream_id`] and the number itself.
     number: ChannelId,
     max_batch: usize,
     pending: Option<PendingBatch>,
     pub(super) counts: BridgeCounts,
 }
 
-/// A batch that the backbone may or may not keep.
+/// A batch of events whose publication the backbone has not confirmed.
 struct PendingBatch {
     message: Vec<u8>,
     events: u64,
     last: u64,
 }
 
-/// Returns the identity under which a channel's stored events have their numbers. It differs from
-/// that of the channel, whose gateways number events otherwise.
+/// Returns the identity to which the event numbers of a channel's store belong. It differs from the
+/// channel's number, because events get other numbers when they go to gateways.
 const fn stream_id(channel: ChannelId) -> ChannelId {
     let id = !channel.rotate_left(32);
     if id == 0 { 1 } else { id }
@@ -87,8 +89,10 @@ impl<B: Backbone> Publisher<B> {
         self.publish()
     }
 
-    /// Finds the position. The channel's store may have a lower one, if the last acknowledgement
-    /// was lost. If the channel has fewer events than were published, it is another one.
+    /// Sets and returns the position after which events are read: the higher one of `position` and
+    /// the position in the channel's store, because the last acknowledgement may be lost. If the
+    /// channel's last event is before `position`, a new channel has replaced the channel, and the
+    /// store's position applies.
     fn check_position(&mut self) -> Result<u64, SystemException> {
         let acknowledged = self.source.resume_consumer(&self.name, 0)?;
         let last = self.source.stream_status()?.last;
@@ -108,7 +112,7 @@ impl<B: Backbone> Publisher<B> {
         let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
         let stored = self.source.events_after(position, max, wait_ms).map_err(message)?;
         if stored.is_empty() {
-            // A channel of the same name that has taken this one's place has lower numbers.
+            // If the last event is now before `position`, a new channel has replaced the channel.
             self.is_position_checked = self.source.stream_status().map_err(message)?.last >= position;
             return Ok(None);
         }
@@ -121,7 +125,8 @@ impl<B: Backbone> Publisher<B> {
             if last > position && bytes > MAX_BATCH_BYTES {
                 break;
             }
-            // The numbers of a channel have no gaps. A new name begins with the first event kept.
+            // A channel gives numbers without gaps, so missing numbers are those of deleted events.
+            // A bridge with a new name, whose `last` is 0, begins with the first event kept.
             deleted += if last == 0 { 0 } else { numbered.number - last - 1 };
             last = numbered.number;
             events.extend(self.crossing(numbered));
@@ -132,7 +137,8 @@ impl<B: Backbone> Publisher<B> {
         Ok(Some(PendingBatch { message, events: count, last }))
     }
 
-    /// Returns an event as it crosses; `None` if it does not.
+    /// Returns the event for the backbone, with the backbone on its path and a decremented time to
+    /// live. Counts the event and returns `None` if [`cross`] refuses it.
     fn crossing(&mut self, numbered: NumberedEvent) -> Option<PassingEvent> {
         let NumberedEvent { number, mut path, path_number, mut event, .. } = numbered;
         let is_own = path.is_empty();
@@ -165,8 +171,8 @@ impl<B: Backbone> Publisher<B> {
                 self.max_batch = MAX_BATCH;
             }
             Err(BackboneError::TooLarge) if self.max_batch > 1 => {
-                // The events are read again, one at a time, so that only those that are too large
-                // themselves are dropped.
+                // The events are read again, one at a time, so that only an event that is too large
+                // by itself is dropped.
                 (self.max_batch, self.pending) = (1, None);
                 return Ok(());
             }
@@ -183,7 +189,7 @@ impl<B: Backbone> Publisher<B> {
             Err(error) => {
                 self.is_position_checked = false;
                 match error {
-                    // The next check makes the consumer anew.
+                    // `check_position` creates the consumer again.
                     AcknowledgeError::NoConsumer(_) => Ok(()),
                     AcknowledgeError::System(exception) => Err(message(exception)),
                 }

@@ -84,7 +84,7 @@ impl PushConsumer for Got {
     }
 }
 
-/// A durable channel, its consumer, and the two halves of its bridge.
+/// A durable channel, its consumer, and the publisher and the deliverer of its bridge.
 struct Site<B> {
     name: &'static str,
     served: EventChannel,
@@ -130,7 +130,7 @@ impl<B: Backbone> Site<B> {
         Site { name, served, durable, channel, got, publisher, deliverer, counts: BridgeCounts::default() }
     }
 
-    /// Replaces both halves, as after the end of the bridge's process.
+    /// Replaces the publisher and the deliverer, as a restart of the bridge's process does.
     fn restart(&mut self) {
         self.counts = self.counts();
         self.publisher = Publisher::new(self.name, self.channel.clone(), self.durable.clone());
@@ -150,8 +150,8 @@ impl<B: Backbone> Site<B> {
     }
 }
 
-/// Makes steps until the store of each site has `stored` events and the bridge needs none of them
-/// any more, and a few steps beyond.
+/// Makes steps until the store of each site has `stored` events and the site's bridge has
+/// acknowledged all of them, and then a few further steps.
 fn settle<B: Backbone>(sites: &mut [Site<B>], stored: u64, connect: impl Fn() -> Result<B, BackboneError>) {
     let deadline = Monotonic::now() + Duration::from_secs(60);
     let is_done = |site: &Site<B>| site.durable.resume_consumer(site.name, 0).unwrap() >= stored;
@@ -234,7 +234,8 @@ fn events_without_time_to_live_or_too_large_for_the_backbone_do_not_cross() {
     assert_eq!(*south.got.lock(), [(1, 101), (1, 103)]);
     let expected = BridgeCounts { published: 2, ttl_expired: 1, dropped_too_large: 1, ..BridgeCounts::default() };
     assert_eq!(north.counts(), BridgeCounts { unreadable: 1, ..expected });
-    // What came from the backbone has no time to live left.
+    // The events from the backbone have no time to live left, so the bridge does not publish them
+    // again.
     let expected = BridgeCounts { delivered: 2, unreadable: 1, ttl_expired: 2, ..BridgeCounts::default() };
     assert_eq!(south.counts(), expected);
     orb.shutdown(true).unwrap();

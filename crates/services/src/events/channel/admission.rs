@@ -97,7 +97,7 @@ impl SharedChannel {
         let Some(ScheduleConfig { schedule, listener }) = &self.config.schedule else { return Ok(None) };
         let admission = self.admission.lock();
         let lanes = self.config.lanes.rt_infos().into_vec();
-        // The state is not locked during the analysis: peers that are disconnected after this block
+        // The state is not locked during the analysis. Peers that are disconnected in this time
         // only lessen the load.
         let load = {
             let state = self.state.lock();

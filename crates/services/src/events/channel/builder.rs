@@ -308,9 +308,9 @@ impl EventChannelBuilder {
     /// Threads of the ORB that serve requests wait for the disk, at most as many as
     /// [`EventStoreLimits`](crate::events::EventStoreLimits) says; further requests raise
     /// TRANSIENT. [`Dispatch::ThreadPerConnection`](corelane::Dispatch::ThreadPerConnection) lets
-    /// all suppliers share commits, and keeps the order of each that has a thread. The names
-    /// `omniEvents` and `CorelaneEvents`, and those that end with `.rtec`, are not permitted for
-    /// durable channels, because other objects of a server have these plain keys.
+    /// all suppliers share commits, and keeps the order of each supplier whose connection has a
+    /// thread. The names `omniEvents` and `CorelaneEvents`, and those that end with `.rtec`, are
+    /// not permitted for durable channels, because other objects of a server have these plain keys.
     #[must_use]
     pub fn durable(mut self, store: &EventStore, retention: Retention) -> Self {
         self.durable = Some((store.clone(), retention));
@@ -413,7 +413,8 @@ impl EventChannelBuilder {
                 Err(exception) => {
                     gateways.iter().for_each(Gateway::stop);
                     if is_new {
-                        // Ignores an error: a failing store keeps the record of the channel.
+                        // Ignores an error: if the store fails, it still has the record of the
+                        // channel, which a later start finds.
                         let _ = shared.remove_stored();
                     }
                     shared.end(false);

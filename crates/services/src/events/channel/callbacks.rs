@@ -34,7 +34,8 @@ struct Observed {
 impl SharedChannel {
     /// Adds an observer, and lets the thread `events/admin` update all observers. Returns `None` if
     /// there are too many observers. If an observer is added again, its new handle replaces the
-    /// earlier handle: its program may have lost the answer with the earlier handle.
+    /// earlier handle, because the observer's program may have lost the answer with the earlier
+    /// handle.
     pub(in crate::events) fn add_observer(&self, observer: ObserverRef) -> Option<u32> {
         let mut state = self.state.lock();
         let callbacks = &mut state.callbacks;

@@ -106,7 +106,8 @@ impl SharedChannel {
         let activated = self.poa.manager().activate();
         activated.inspect_err(|_| {
             if is_new {
-                // Ignores an error: a failing store keeps the record of the channel.
+                // Ignores an error: if the store fails, it still has the record of the channel,
+                // which a later start finds.
                 let _ = self.remove_stored();
             }
         })?;

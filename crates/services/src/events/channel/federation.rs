@@ -128,8 +128,9 @@ impl SharedChannel {
         demand::reported(self.channel_number(), wanted, behind).into_iter().map(demand).collect()
     }
 
-    /// Connects a gateway. `outlet` makes its object. An earlier connection of this gateway ends,
-    /// because a gateway connects again after it has lost the answer to a call.
+    /// Connects a gateway. `outlet` makes the servant of the returned reference. An earlier
+    /// connection of this gateway ends, because a gateway connects again after it has lost the
+    /// answer to a call.
     pub(in crate::events) fn open_outlet(
         self: &Arc<Self>,
         gateway: &GatewayConsumerRef,
@@ -238,8 +239,8 @@ impl SharedChannel {
                 accepted.refused += 1;
                 continue;
             }
-            // The inlet is found before the event is noted as known: an event that cannot be routed
-            // may come again.
+            // An event that cannot be routed may come again, so it must not count as known.
+            // Therefore the inlet is found first.
             let inlet = self.inlet(*lane)?;
             let now = Self::now();
             let stored = match path.first() {

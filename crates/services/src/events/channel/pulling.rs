@@ -73,8 +73,8 @@ impl SharedChannel {
         }
     }
 
-    /// Waits until the time of the next question. Returns false if the supplier is no longer
-    /// connected.
+    /// Waits until the supplier is to be asked again: at `next_at`, or at the end of its suspension
+    /// if that is later. Returns false if the supplier is no longer connected.
     fn wait_for_turn(&self, proxy: ProxyId, peer: &Arc<Peer>, health: &ConsumerHealth, next_at: Nanos) -> bool {
         let mut state = self.state.lock();
         while state.router.supplier(proxy).is_some_and(|connected| Arc::ptr_eq(connected, peer)) {

@@ -161,7 +161,7 @@ impl Committer {
     ) -> Result<(), StoreError> {
         let mut found = 0;
         self.store.visit_from(&records::event_key(channel, 0), &mut |key, _| {
-            // The values are not read: damaged events are deleted too.
+            // The events' values are not read, so damaged events are deleted, too.
             if found == MAX_DELETIONS || !records::is_event_of(channel, key) {
                 return Ok(ControlFlow::Break(()));
             }
@@ -189,7 +189,7 @@ impl From<StoreError> for CommitFailure {
     }
 }
 
-/// Adds the name of the channel to the reason of a damage.
+/// Adds the name of the channel to the reason of [`StoreError::Damaged`].
 pub(super) fn of_channel(error: StoreError, name: &str) -> StoreError {
     match error {
         StoreError::Damaged { path, reason } => {

@@ -87,7 +87,8 @@ pub(super) struct Book {
     pub(super) consumers: BTreeMap<String, u64>,
     /// The oldest events, from `first` on, as far as they have been read.
     pub(super) oldest: VecDeque<KeptEvent>,
-    /// True if the last commit has deleted as many events as it may, and the next one deletes more.
+    /// True if the last commit has deleted as many events as it may, and the next commit deletes
+    /// more.
     pub(super) has_excess: bool,
 }
 
@@ -175,7 +176,7 @@ pub(super) enum LedgerRequest {
 pub(in crate::events) enum LedgerRefusal {
     NoChannel,
     NoConsumer,
-    /// The name is not permitted.
+    /// The name of the channel or of the consumer is not permitted.
     Name,
     TooManyChannels,
     TooManyConsumers,
@@ -186,7 +187,7 @@ pub(in crate::events) enum LedgerRefusal {
     Exhausted,
 }
 
-/// All channels of a store.
+/// All channels of a store, without their events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     books: BTreeMap<ChannelNumber, Arc<Book>>,

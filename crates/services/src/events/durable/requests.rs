@@ -64,9 +64,9 @@ struct Queue {
     /// The results for which threads wait, by ticket; `None` until the commit has ended.
     results: HashMap<u64, Option<LedgerResult>>,
     last_ticket: u64,
-    /// Number of requests that have arrived.
+    /// Number of requests that have arrived since the store was opened.
     arrived: u64,
-    /// Number of requests that have a result.
+    /// Number of these requests that have a result.
     done: u64,
     submitters: usize,
     /// Number of threads that waited for the last commit, plus those that arrived during it.

@@ -49,74 +49,74 @@ pub enum FilterError {
     TooLong {
         /// The number of dependencies.
         length: usize,
-        /// The limit.
+        /// The value of [`FilterLimits::max_dependencies`].
         max: usize,
     },
     /// Filters are nested more deeply than [`FilterLimits::max_depth`].
     TooDeep {
-        /// The first dependency beyond the limit.
+        /// Index of the first dependency that is nested too deeply.
         at: usize,
-        /// The limit.
+        /// The maximum depth.
         max: usize,
     },
     /// The set ends before the filter, masks or values that this designator needs.
     Truncated {
-        /// The designator.
+        /// Index of the designator.
         at: usize,
     },
     /// The group's number of children is below 0, or above the number of dependencies behind it.
     WrongCount {
-        /// The head of the group.
+        /// Index of the head of the group.
         at: usize,
-        /// The number of children that it declares.
+        /// The number of children that the head declares.
         count: i32,
     },
     /// Dependencies follow behind the children that the outermost group declares.
     TrailingDependencies {
-        /// The first of these dependencies.
+        /// Index of the first dependency that follows.
         at: usize,
     },
     /// A conjunction or a logical "and" has no children.
     EmptyGroup {
-        /// The head of the group.
+        /// Index of the head of the group.
         at: usize,
     },
     /// A group is inside another group, which the `basic` builder cannot express.
     NestedGroup {
-        /// The head of the inner group.
+        /// Index of the head of the inner group.
         at: usize,
     },
     /// A global designator is not the first dependency, as the `prefix` builder requires.
     MisplacedGlobal {
-        /// The designator.
+        /// Index of the designator.
         at: usize,
     },
     /// A type is neither a designator nor a type that events may have.
     UnknownDesignator {
-        /// The dependency.
+        /// Index of the dependency with this type.
         at: usize,
-        /// Its type.
+        /// The type, as a number.
         value: i32,
     },
     /// The set has more timeouts than [`FilterLimits::max_timeouts`].
     TooManyTimeouts {
-        /// The first timeout beyond the limit.
+        /// Index of the first timeout beyond the limit.
         at: usize,
-        /// The limit.
+        /// The value of [`FilterLimits::max_timeouts`].
         max: usize,
     },
     /// The period of a timeout is 0, or below [`FilterLimits::min_period`].
     PeriodTooShort {
-        /// The timeout.
+        /// Index of the timeout.
         at: usize,
-        /// The limit in nanoseconds.
+        /// The shortest permitted period in nanoseconds.
         min: Nanos,
     },
     /// The delay or period of a timeout is above [`FilterLimits::max_timeout_delay`].
     DelayTooLong {
-        /// The timeout.
+        /// Index of the timeout.
         at: usize,
-        /// The limit in nanoseconds.
+        /// The longest permitted delay or period in nanoseconds.
         max: Nanos,
     },
 }

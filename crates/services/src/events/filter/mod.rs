@@ -189,9 +189,9 @@ impl EventFilter {
         std::iter::successors(first, move |child| Some(self.nodes[*child].end).filter(|next| *next < end))
     }
 
-    /// Returns the children of a group to which the input is offered, each with its number. The
-    /// event of a timeout belongs to the node of the timeout: a group that contains this node
-    /// offers the event only to the child with the node.
+    /// Returns the children of a group to which the input is offered, each with its number. If the
+    /// group contains the node of an expired timeout, only the child with this node gets the
+    /// expiry.
     pub(super) fn children_for(&self, at: usize, input: FilterInput<'_>) -> impl Iterator<Item = (usize, usize)> + '_ {
         let contains = |node: usize, expired: usize| (node..self.nodes[node].end).contains(&expired);
         let only = match input {

@@ -158,8 +158,8 @@ impl Parser<'_> {
         if head == Designator::Global {
             return Err(FilterError::MisplacedGlobal { at });
         }
-        // Each child consists of at least one dependency, so the rest of the set bounds their
-        // number.
+        // Each child consists of at least one dependency, so the rest of the set bounds the number
+        // of children.
         let left = self.set.len() - self.next;
         let children = usize::try_from(count)
             .ok()

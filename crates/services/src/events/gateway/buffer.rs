@@ -1,10 +1,11 @@
-//! The events of one lane that wait for the other side of a gateway.
+//! The events of one lane that wait for the destination of a gateway.
 
 use std::collections::VecDeque;
 
 use crate::events::queue::QueueLimits;
 
-/// Events in the order of their arrival, with the events of a batch that is under way.
+/// The events that wait for the destination, in the order of their arrival, and the sizes of the
+/// events that are being sent (under way).
 ///
 /// Invariant: the events that wait and those under way are within the limits. An event under way is
 /// not dropped.

@@ -53,7 +53,7 @@ fn said(error: impl Display) -> String {
 }
 
 /// Returns a reference with a time-out and a connection of its own, so that calls of other lanes do
-/// not delay its calls.
+/// not delay calls of this reference.
 pub(in crate::events) fn separate<R: Reference>(reference: &R, timeout: Duration) -> Result<R, SystemException> {
     let own = RtClientPolicies { private_connection: true, ..RtClientPolicies::default() };
     Ok(R::from_object(reference.as_object().with_rt_policies(&own)?).with_timeout(timeout))
@@ -326,8 +326,8 @@ impl Source {
         }
     }
 
-    /// Tells the source the state of the gateway, or asks a source without that operation if the
-    /// gateway's proxy exists.
+    /// Tells the source the state of the gateway. Asks a source that takes no such reports whether
+    /// the gateway's proxy exists.
     pub(super) fn report(&self, state: &GatewayState) -> Result<(), String> {
         match self {
             Self::Federated(outlet) => outlet.report(state),

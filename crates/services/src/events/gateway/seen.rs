@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use super::passage::ChannelId;
 
-/// Number of the latest event numbers of a channel that the record tells apart.
+/// Number of event numbers of a channel, up to the highest, that the record tells apart. A lower
+/// number is [`Arrival::TooOld`].
 const WINDOW: u64 = 1 << 16;
 const WORDS: usize = (WINDOW / 64) as usize;
 /// Maximum number of channels in the record. A further channel replaces the channel whose last

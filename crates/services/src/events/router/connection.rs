@@ -22,7 +22,7 @@ pub(in crate::events) struct ProxyId(pub(in crate::events) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::events) enum Transfer {
     Direct,
-    /// The thread of the consumer's queue, its sender, calls the consumer.
+    /// The senders of the consumer, a thread for each of its queues, call it.
     Queued,
     Pulled,
 }
@@ -38,7 +38,8 @@ pub(in crate::events) enum ConnectRefusal {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::events) struct Disconnected<P> {
-    /// The peer of each queue, at least one. The caller wakes their senders and pullers.
+    /// The peers of the connection's queues, at least one. The caller wakes the senders and pullers
+    /// of the queues.
     pub(in crate::events) peers: Vec<P>,
     /// True if the caller has to call the disconnect operation of the first peer.
     pub(in crate::events) is_called_back: bool,
@@ -71,20 +72,20 @@ pub(in crate::events) struct SupplierConnection<P> {
     pub(in crate::events) is_pulled: bool,
 }
 
-/// The peer of a queue. A router asks it for the turn to send
-/// ([`SendTurn`](super::super::turn::SendTurn)).
+/// The peer of a queue, from which a router takes the turn, the right to send to the peer
+/// ([`SendTurn`](crate::events::turn::SendTurn)).
 pub(in crate::events) trait QueuePeer: Clone {
-    /// Takes the turn for the caller if it is free, and returns true. Otherwise returns false: the
-    /// queue's sender has the turn, or gets it from the thread that has it. Always returns false
-    /// for a peer to which only its sender sends.
+    /// Takes the turn, the right to send, for the calling thread if no thread has it, and returns
+    /// true. Otherwise returns false: the queue's sender has the turn, or gets it from the thread
+    /// that has it. Always returns false for a peer to which only its sender sends.
     fn take_turn(&self) -> bool;
-    /// Gives the turn to the queue's sender, at once or when the thread that has it frees it.
-    /// Returns true if the caller has to wake the sender. A peer to which only its sender sends
-    /// always returns true.
+    /// Gives the turn, the right to send, to the queue's sender: now, or when the thread that has
+    /// the turn gives it back. Returns true if the caller has to wake the sender. Always returns
+    /// true for a peer to which only its sender sends.
     fn call_sender(&self) -> bool;
-    /// Passes the turn that the calling thread has to the queue's sender.
+    /// Passes the turn, the right to send, from the calling thread to the queue's sender.
     fn pass_turn(&self);
-    /// Frees the turn that the queue's sender has, before the sender waits.
+    /// Frees the turn, the right to send, before the queue's sender waits.
     fn free_turn(&self);
 }
 
@@ -97,8 +98,8 @@ pub(super) struct SenderQueue<E, P> {
     pub(super) in_flight: Option<InFlight>,
     /// The set in flight, if another thread has left it to the sender.
     pub(super) handed_over: Option<Handover<E>>,
-    /// True while the sender waits without a deadline. The turn of the queue's peer is then free,
-    /// or another thread has it.
+    /// True while the sender waits without a deadline. The right to send to the peer
+    /// ([`SendTurn`](crate::events::turn::SendTurn)) is then free, or another thread has it.
     pub(super) is_sender_idle: bool,
     pub(super) has_sender_ended: bool,
 }
@@ -171,8 +172,8 @@ impl<E: RoutedEvent, P: QueuePeer> Connection<E, P> {
         Some((DeliverySet::One(Occurrence::Event(E::gap(&untold, &self.told, now))), Box::new(untold)))
     }
 
-    /// Counts a set whose call has failed. The next gap event reports it, and the drops that the
-    /// set itself should have reported.
+    /// Counts a set whose call has failed, so that the next gap event reports it. If the set is a
+    /// gap event, the drops `gap` that it reported count as not reported.
     pub(super) fn count_failed(&mut self, event_type: i32, reason: DropReason, gap: Option<&DropCounts>) {
         self.count_drop(event_type, reason);
         if let Some(gap) = gap {

@@ -62,7 +62,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         }
     }
 
-    /// Returns the load of all admitted peers, except that of the proxy whose peer may be replaced.
+    /// Returns the load of all admitted peers, except that of the proxy `except`, whose peer may be
+    /// replaced.
     pub(in crate::events) fn admitted_load(&self, except: ProxyId, lanes: Vec<i32>, overhead: Nanos) -> ChannelLoad {
         let suppliers = self.suppliers.iter().filter(|(proxy, _)| **proxy != except);
         let publications = suppliers.filter_map(|(_, supplier)| supplier.as_ref()).flat_map(|it| &it.publications);

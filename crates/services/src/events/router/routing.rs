@@ -19,8 +19,9 @@ pub(in crate::events) struct Routed<E, P> {
     /// The direct consumers to call, in this order. The caller reports a failure with
     /// [`Router::direct_failed`].
     pub(in crate::events) direct: Vec<DirectDelivery<E, P>>,
-    /// The sets that the caller sends as far as possible without waiting, in this order. The caller
-    /// has the turn of each peer.
+    /// The sets that the caller sends as far as possible without waiting, in this order. The
+    /// calling thread has the right to send to each of these peers
+    /// ([`SendTurn`](crate::events::turn::SendTurn)).
     pub(in crate::events) immediate: Vec<ImmediateDelivery<E, P>>,
     /// The peers to wake, because their sender or pullers may wait for a set.
     pub(in crate::events) wake: Vec<P>,
@@ -112,7 +113,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         result.map(drop).map_err(PushRefusal::Header)
     }
 
-    /// Routes an event that has no supplier.
+    /// Routes an event that has no supplier, because a client has published it directly to a
+    /// durable channel.
     pub(in crate::events) fn publish(
         &mut self,
         header: &EventHeader,
@@ -283,8 +285,8 @@ impl<E: RoutedEvent, P: QueuePeer> SenderQueue<E, P> {
             && self.health.next_call(now) == NextCall::Event
     }
 
-    /// Gives the turn to the queue's sender if the sender is idle. Returns true if the caller has
-    /// to wake the sender.
+    /// Gives the right to send ([`SendTurn`](crate::events::turn::SendTurn)) to the queue's sender
+    /// if the sender is idle. Returns true if the caller has to wake the sender.
     pub(super) fn call_sender(&mut self) -> bool {
         let is_called = self.is_sender_idle && self.peer.call_sender();
         self.is_sender_idle &= !is_called;

@@ -60,7 +60,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         match queue.handed_over.take() {
             Some(Handover::Whole(set)) => return SenderStep::Send(set),
             Some(Handover::Rest) => return SenderStep::Finish,
-            // An idle sender has no turn: another thread may have it.
+            // An idle sender may not send, because another thread may have the right to send
+            // (`SendTurn`).
             None if queue.is_sender_idle => return SenderStep::Wait(None),
             None => {}
         }
@@ -96,8 +97,8 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
     }
 
     /// Leaves a set to the sender of its queue, because the rest of its call may have to wait.
-    /// Drops the set if the consumer has been disconnected. The caller, which had the turn, has to
-    /// wake the sender.
+    /// Drops the set if the consumer has been disconnected. The calling thread, which had the right
+    /// to send ([`SendTurn`](crate::events::turn::SendTurn)), has to wake the sender.
     pub(in crate::events) fn hand_over(&mut self, sender: SenderId, event_type: i32, handover: Handover<E>) {
         if !self.take_back(sender, event_type, DropReason::Disconnected) {
             return;
@@ -140,8 +141,9 @@ impl<E: RoutedEvent, P: QueuePeer> Router<E, P> {
         true
     }
 
-    /// Passes the turn of a queue with waiting sets to the queue's sender. Returns true if the
-    /// caller has to wake the sender.
+    /// Records that the sender of a queue with waiting sets has the right to send
+    /// ([`SendTurn`](crate::events::turn::SendTurn)). Returns true if the caller has to wake the
+    /// sender.
     pub(in crate::events) fn pass_turn(&mut self, sender: SenderId) -> bool {
         self.queue(sender).is_some_and(|queue| std::mem::take(&mut queue.is_sender_idle))
     }

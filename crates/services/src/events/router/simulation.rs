@@ -68,8 +68,8 @@ impl Random {
     }
 }
 
-/// The peer of a queue: the index of the consumer in `Simulation::consumers`, and a turn if other
-/// threads than the sender may send.
+/// The peer of a queue: the index of the consumer in `Simulation::consumers`, and a [`SendTurn`] if
+/// other threads than the sender may send.
 #[derive(Clone, Debug)]
 struct TestPeer(usize, Option<Rc<SendTurn>>);
 
@@ -311,8 +311,8 @@ impl Simulation {
         self.end_immediate_with(at, result);
     }
 
-    /// Ends an immediate delivery with `result`: 0 means that nothing was sent, 1 a part, 2 that
-    /// the set cannot be written.
+    /// Ends an immediate delivery with `result`: 0 means that nothing was sent, 1 that a part was
+    /// sent, 2 that the set cannot be written, and any other number that the set was sent.
     fn end_immediate_with(&mut self, index: usize, result: u64) {
         let ImmediateDelivery { sender, peer, set } = self.immediate.remove(index);
         let at = peer.0;
@@ -440,8 +440,10 @@ impl Simulation {
         assert_eq!(statistics.consumers.len(), connected.count());
     }
 
-    /// Lets each sender send its sets without a failure, then an event of each type and source.
-    /// Each drop must then have been reported exactly once.
+    /// Ends suspensions, and lets all senders send their sets without a failure. Then pushes an
+    /// event of each type and source, which consumers without queues need for their gap events.
+    /// Checks that each drop of a pushed consumer that wants gap events has been reported exactly
+    /// once.
     fn settle(&mut self) {
         self.now += 1_000;
         self.settle_immediate();
@@ -494,8 +496,8 @@ impl Simulation {
         }
     }
 
-    /// Refuses each call of each sender until the sender has nothing to do: at most one gap event
-    /// before the first set and one after each set.
+    /// Answers every call of every sender with a refusal until the sender waits. Checks that this
+    /// ends: a sender sends at most one gap event before its first set and one after each set.
     fn refuse(&mut self) {
         for at in 0..self.consumers.len() {
             if self.consumers[at].transfer != Transfer::Queued || self.consumers[at].is_disconnected {

@@ -69,7 +69,7 @@ pub enum ScheduleTest {
         /// The response time; `None` if it has no bound, or if the analysis reached its maximum
         /// number of steps.
         response: Option<Nanos>,
-        /// The deadline.
+        /// The deadline of the consumer.
         deadline: Nanos,
     },
     /// The filters and publications are too many for the maximum number of steps of the analysis.
@@ -87,7 +87,7 @@ pub enum ScheduleTest {
     },
     /// The channel has the maximum number of admitted publications, or of admitted consumers.
     ChannelLimit {
-        /// The maximum number.
+        /// The maximum number of publications, or of consumers.
         max: usize,
     },
 }
@@ -289,8 +289,8 @@ impl ChannelLoad {
             Ok(timing) if job.may_miss_deadline() => {
                 Some(ScheduleTest::ResponseTime { response: job.response, deadline: timing.deadline })
             }
-            // This job passes, even if a job without an execution time delays it: that other job
-            // fails.
+            // This job passes even if a job without an execution time delays it, because that other
+            // job fails.
             Ok(_) => None,
             Err(_) if job.has_load() => None,
             Err(_) => Some(ScheduleTest::NoExecutionTime),

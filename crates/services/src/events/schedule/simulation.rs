@@ -87,7 +87,7 @@ fn refusal_names_lane_test_excess_and_what_would_fit() {
         ),
         "{text}"
     );
-    // Another core has room.
+    // The refused consumer fits on another core.
     subscriber(&load, AdmittedConsumer { load: SubscriptionLoad { core: 1, ..late.load }, ..late }).unwrap();
 }
 

@@ -16,7 +16,7 @@ use crate::events::idl::rtec_event_comm::Event;
 use crate::events::router::PushRefusal;
 use crate::events::stored::StoredEvent;
 
-/// Maximum time for which `events_after` waits.
+/// Maximum time for which `events_after` waits, even if the client asks for a longer wait.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 impl Channel {

@@ -26,7 +26,7 @@ fn refusal(failure: ConnectFailure) -> SystemException {
 
 /// Refuses gateways of other processes if the channel does not permit them.
 fn check_permission(channel: &SharedChannel) -> Result<(), SystemException> {
-    // A call in a thread of the application comes from this process.
+    // A call in a thread of the application comes from this process, so it needs no permission.
     if channel.config.is_joined_by_clients || upcall_thread() == UpcallThread::Application {
         return Ok(());
     }
