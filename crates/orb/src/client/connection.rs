@@ -445,8 +445,12 @@ impl ClientConnection {
 
     /// Returns the header of the reply to request `id`, and the offset of its results, if the buffer
     /// has the reply's beginning and nothing else. The reply is not in fragments, does not end in lent
-    /// memory, and reports no exception.
+    /// memory, and reports no exception. Returns `None` if the connection has failed, for example
+    /// while the request was sent.
     pub(crate) fn begun_reply(&self, id: u32, limits: &Limits) -> Option<(Header, usize)> {
+        if self.is_broken {
+            return None;
+        }
         let unread = self.received.unread();
         let header = Header::parse(unread.first_chunk()?).ok()?;
         if header.kind != MessageKind::Reply || header.more_fragments || header.size > limits.max_message_size {
@@ -485,7 +489,7 @@ impl ClientConnection {
     }
 
     /// Removes the reply's beginning, `octets` bytes, from the buffer. The connection can be used
-    /// again.
+    /// again: [`begun_reply`](Self::begun_reply) permits a direct read of no failed connection.
     pub(crate) fn end_direct_read(&mut self, octets: usize) {
         self.is_broken = false;
         self.consume(octets);
