@@ -37,6 +37,18 @@ fn place<T>(elements: &[T]) -> Place {
 struct Seen {
     received: Vec<Place>,
     sent: Vec<Place>,
+    fault: SendFault,
+}
+
+/// A fault of sending, which a test asks for.
+#[derive(Default)]
+enum SendFault {
+    #[default]
+    None,
+    /// The next send reports one byte less than it has sent.
+    AfterNext,
+    /// The next send fails.
+    Next,
 }
 
 #[derive(Clone)]
@@ -74,7 +86,15 @@ impl Stream for Noted {
         // The log is locked during the send, because the peer may get the bytes before they are
         // recorded.
         let mut log = self.log.0.lock();
-        let count = self.inner.send_vectored(slices, wait)?;
+        let fault = std::mem::take(&mut log.fault);
+        if matches!(fault, SendFault::Next) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut count = self.inner.send_vectored(slices, wait)?;
+        if matches!(fault, SendFault::AfterNext) {
+            log.fault = SendFault::Next;
+            count -= 1;
+        }
         let mut left = count;
         for slice in slices {
             let taken = slice.len().min(left);
@@ -250,7 +270,7 @@ fn overlapping_ranges_are_counted_once() {
 /// Results that are received in memory of the caller (`OPERATION_into`).
 mod own_memory {
     use std::fmt::Debug;
-    use std::io::Write;
+    use std::io::{self, Write};
     use std::net::TcpStream;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -267,7 +287,7 @@ mod own_memory {
     use super::large::{
         Colour, FewSamples, Longs, Refused, Sample, Samples, Source, SourceRef, Uneven, Unevens, source::NamedError,
     };
-    use super::{WITH_THE_HEAD, covered, noted, place};
+    use super::{SendFault, WITH_THE_HEAD, covered, noted, place};
 
     /// Size in bytes of the large results.
     const OCTETS: usize = 4 << 20;
@@ -438,7 +458,9 @@ mod own_memory {
         let client = Orb::builder().transports(Transports::new(vec![transport])).build().unwrap();
         let remote = remote(&client, &source);
         let mut memory = vec![sample(0); 99_999];
-        for count in [100_000, 100] {
+        // The first call connects, and receives its reply as a whole. Of the long reply, a part is in
+        // the connection's buffer when its length is refused.
+        for count in [100, 100_000] {
             let room = &mut memory[..count - 1];
             for source in [&remote, &source] {
                 let exception = source.make_samples_into(count as u32, &mut *room).unwrap_err();
@@ -460,18 +482,32 @@ mod own_memory {
         message(REPLY, false, &[&reply_start(id, 0)[..], &count.to_le_bytes(), &[0; 4], elements].concat())
     }
 
-    fn client_of(server: &ScriptedServer, timeout: Duration) -> (Orb, SourceRef) {
-        let orb = Orb::new().unwrap();
+    /// Starts a server whose requests `answer` answers, and connects to it. `answer` gets the number of
+    /// earlier requests. The first request of all, which connects, is answered here, because the
+    /// client receives its reply as a whole.
+    fn connect(
+        orb: &Orb,
+        answer: impl Fn(&mut TcpStream, u32, usize) -> io::Result<()> + Send + Sync + 'static,
+    ) -> (ScriptedServer, SourceRef) {
+        let requests = AtomicUsize::new(0);
+        let server = scripted::serve(0, move |stream: &mut TcpStream, id| {
+            match requests.fetch_add(1, Ordering::SeqCst).checked_sub(1) {
+                None => stream.write_all(&reply(id, 0, &[])),
+                Some(earlier) => answer(stream, id, earlier),
+            }
+        });
         let object = orb.string_to_object(&format!("corbaloc::1.2@{}/Key", server.address)).unwrap().unwrap();
-        let source = SourceRef::from_object(object.with_timeout(timeout));
-        (orb, source)
+        let source = SourceRef::from_object(object.with_timeout(Duration::from_secs(60)));
+        assert_eq!(source.make_octets_into(0, &mut Vec::new()), Ok(0));
+        (server, source)
     }
 
     const COUNT: u32 = 20_000;
 
     #[test]
     fn result_in_the_other_byte_order_is_swapped_in_the_memory_of_the_caller() {
-        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
+        let orb = Orb::new().unwrap();
+        let (_server, source) = connect(&orb, |stream, id, _| {
             let elements = many(COUNT, sample).into_iter().flat_map(|sample| {
                 // Only the first element needs padding before its double.
                 let padding: &[u8] = if sample.id == 0 { &[0; 4] } else { &[] };
@@ -483,52 +519,76 @@ mod own_memory {
             stream.write_all(&u32::try_from(body.len()).unwrap().to_be_bytes())?;
             stream.write_all(&body)
         });
-        let (_orb, source) = client_of(&server, Duration::from_secs(60));
         let mut samples = vec![sample(0); COUNT as usize];
         assert_eq!(source.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
         assert_eq!(samples, many(COUNT, sample));
     }
 
     #[test]
-    fn connection_that_ends_in_the_result_fails_the_call() {
-        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
-            stream.write_all(&reply(id, COUNT, &vec![0; COUNT as usize * 16])[..40_000])?;
-            Err(std::io::ErrorKind::ConnectionAborted.into())
+    fn connection_that_ends_in_the_result_fails_the_call_and_is_not_used_again() {
+        let orb = Orb::new().unwrap();
+        let (server, source) = connect(&orb, |stream, id, earlier| {
+            let whole = reply(id, COUNT, &vec![0; COUNT as usize * 16]);
+            if earlier > 0 {
+                return stream.write_all(&whole);
+            }
+            stream.write_all(&whole[..40_000])?;
+            Err(io::ErrorKind::ConnectionAborted.into())
         });
-        let (_orb, source) = client_of(&server, Duration::from_secs(60));
         let mut samples = vec![sample(0); COUNT as usize];
         let exception = source.make_samples_into(COUNT, &mut *samples).unwrap_err();
         assert_eq!((exception.kind(), exception.completed()), (Kind::CommFailure, Completion::Maybe), "{exception}");
-    }
-
-    #[test]
-    fn call_that_times_out_in_the_result_leaves_no_rest_to_the_next_call() {
-        let requests = AtomicUsize::new(0);
-        let server = scripted::serve(0, move |stream: &mut TcpStream, id| {
-            let whole = reply(id, COUNT, &vec![0; COUNT as usize * 16]);
-            let is_first = requests.fetch_add(1, Ordering::SeqCst) == 0;
-            stream.write_all(if is_first { &whole[..40_000] } else { &whole })
-        });
-        let (_orb, source) = client_of(&server, Duration::from_millis(200));
-        let mut samples = vec![sample(1); COUNT as usize];
-        let exception = source.make_samples_into(COUNT, &mut *samples).unwrap_err();
-        assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe), "{exception}");
-        let patient = source.with_timeout(Duration::from_secs(60));
-        assert_eq!(patient.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
-        assert_eq!(samples, vec![Sample::default(); COUNT as usize]);
+        assert_eq!(source.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
         assert_eq!(server.connections.load(Ordering::SeqCst), 2);
     }
 
     #[test]
+    fn connection_that_has_failed_during_the_request_is_not_used_after_the_result() {
+        let (builder, streams) = noted(super::transport("tcp"));
+        let orb = builder.build().unwrap();
+        let (server, source) =
+            connect(&orb, |stream, id, _| stream.write_all(&reply(id, COUNT, &vec![0; COUNT as usize * 16])));
+        let mut samples = vec![sample(1); COUNT as usize];
+        streams.0.lock().fault = SendFault::AfterNext;
+        for connections in [1, 2] {
+            assert_eq!(source.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
+            assert_eq!(server.connections.load(Ordering::SeqCst), connections);
+        }
+    }
+
+    #[test]
+    fn call_that_times_out_in_the_result_leaves_no_rest_to_the_next_call() {
+        let mut samples = vec![sample(1); COUNT as usize];
+        // The time-out is doubled until the beginning of the result arrives in time.
+        for timeout in (0..8).map(|doublings| Duration::from_millis(200 << doublings)) {
+            let (builder, streams) = noted(super::transport("tcp"));
+            // With one connection, the next call would use it although it owes a reply.
+            let orb = builder.max_connections_per_server(1).build().unwrap();
+            let (server, source) = connect(&orb, |stream, id, earlier| {
+                let whole = reply(id, COUNT, &vec![0; COUNT as usize * 16]);
+                stream.write_all(if earlier == 0 { &whole[..40_000] } else { &whole })
+            });
+            let exception = source.with_timeout(timeout).make_samples_into(COUNT, &mut *samples).unwrap_err();
+            assert_eq!((exception.kind(), exception.completed()), (Kind::Timeout, Completion::Maybe), "{exception}");
+            if covered(&place(&samples), streams.take().received) == 0 {
+                continue;
+            }
+            assert_eq!(source.make_samples_into(COUNT, &mut *samples), Ok(COUNT as usize));
+            assert_eq!(samples, vec![Sample::default(); COUNT as usize]);
+            assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+            return;
+        }
+        panic!("no result has arrived in time");
+    }
+
+    #[test]
     fn undefined_enumerator_is_refused_and_the_connection_is_used_again() {
-        let requests = AtomicUsize::new(0);
-        let server = scripted::serve(0, move |stream: &mut TcpStream, id| {
-            let is_first = requests.fetch_add(1, Ordering::SeqCst) == 0;
+        let orb = Orb::new().unwrap();
+        let (server, source) = connect(&orb, |stream, id, earlier| {
             let mut elements = vec![0; COUNT as usize * 16 - 4];
-            elements[5_000 * 16 + 8] = if is_first { 2 } else { 1 };
+            elements[5_000 * 16 + 8] = if earlier == 0 { 2 } else { 1 };
             stream.write_all(&reply(id, COUNT, &elements))
         });
-        let (_orb, source) = client_of(&server, Duration::from_secs(60));
         let mut unevens = vec![uneven(0); COUNT as usize];
         let exception = source.make_unevens_into(COUNT, &mut *unevens).unwrap_err();
         assert_eq!(
@@ -565,12 +625,12 @@ mod own_memory {
             }
         }
 
-        let server = scripted::serve(0, |stream: &mut TcpStream, id| {
+        let orb = Orb::new().unwrap();
+        let (_server, source) = connect(&orb, |stream, id, _| {
             let whole = reply(id, 1 << 20, &vec![0; (1 << 20) - 4]);
             stream.write_all(&whole[..40_000])?;
-            Err(std::io::ErrorKind::ConnectionAborted.into())
+            Err(io::ErrorKind::ConnectionAborted.into())
         });
-        let (_orb, source) = client_of(&server, Duration::from_secs(60));
         let mut memory = Growing(Vec::new(), 0);
         let exception = source.make_octets_into(1 << 20, &mut memory).unwrap_err();
         assert_eq!((exception.kind(), memory.1), (Kind::CommFailure, 0), "{exception}");

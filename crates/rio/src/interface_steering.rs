@@ -181,8 +181,8 @@ impl InterfaceSteering {
     }
 
     /// Gives a stream rings and a protocol thread, unless it has them. After an error, a kernel
-    /// thread processes the frames of the stream.
-    fn open_rings(&self, stream: StreamId, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
+    /// thread processes the frames of the stream. `waits` is that of [`PacketRings::open`].
+    fn open_rings(&self, stream: StreamId, budget: Budget, thread: &ThreadSettings, waits: bool) -> io::Result<()> {
         let (name, sizes) = self.rings_of.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let mut rings = self.rings.lock();
         if rings.threads.contains_key(&stream) {
@@ -190,7 +190,7 @@ impl InterfaceSteering {
         }
         let open = match rings.open.take() {
             Some(open) => open,
-            None => PacketRings::open(name, *sizes)?,
+            None => PacketRings::open(name, *sizes, waits)?,
         };
         let (tun, receivers) = (Arc::clone(open.tun()), open.open_receivers(rings.threads.len()));
         rings.open = Some(open);
@@ -286,9 +286,10 @@ pub(crate) struct StreamPlace {
 }
 
 impl StreamPlace {
-    /// Gives the stream rings and a protocol thread, unless it has them.
-    pub(crate) fn open_rings(&self, budget: Budget, thread: &ThreadSettings) -> io::Result<()> {
-        self.steering.open_rings(self.id, budget, thread)
+    /// Gives the stream rings and a protocol thread, unless it has them. `waits` is that of
+    /// [`PacketRings::open`].
+    pub(crate) fn open_rings(&self, budget: Budget, thread: &ThreadSettings, waits: bool) -> io::Result<()> {
+        self.steering.open_rings(self.id, budget, thread, waits)
     }
 
     /// Returns the name of the kernel thread that processes the frames; `None` if a protocol thread

@@ -23,8 +23,8 @@ const TUN_NAME: &str = "rio-in%d";
 /// Address of the TUN device: the dummy address of RFC 7600, which no other interface needs.
 /// Without an address the kernel's loose check of source addresses would discard all packets.
 const TUN_ADDRESS: [u8; 4] = [192, 0, 0, 8];
-/// Maximum time for which the opening of a queue waits until the kernel has released the queue's
-/// earlier socket.
+/// Maximum time for which the opening of all queues waits until the kernel has released the earlier
+/// sockets of the queues.
 const MAX_RELEASE: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, ip.h.
@@ -61,8 +61,9 @@ pub(crate) struct PacketRings {
 
 impl PacketRings {
     /// Opens each receive queue of the interface, up to [`QUEUES`], and the TUN device. After an
-    /// error, all of them are closed again.
-    pub(crate) fn open(name: &str, sizes: RingSizes) -> io::Result<Self> {
+    /// error, all of them are closed again. With `waits`, waits until the kernel has released the
+    /// earlier sockets of the queues.
+    pub(crate) fn open(name: &str, sizes: RingSizes, waits: bool) -> io::Result<Self> {
         let interface = interface::index(name)?;
         check_packets(name)?;
         let of_stream = sizes.frames.saturating_add(SPARE_RING_FRAMES);
@@ -70,9 +71,10 @@ impl PacketRings {
         let rings = (0..sizes.streams).map(|_| of_stream);
         let fill_entries = fill_ring_frames(rings).ok_or(io::ErrorKind::InvalidInput)?;
         let memory = XdpFrameMemory { frames, frame_size: RING_FRAME_SIZE, fill_entries };
+        let deadline = waits.then(|| Monotonic::now() + MAX_RELEASE);
         // The steering tables have no further queues, so frames of further queues are best effort.
         let queues = (0..receive_queues(name)?.min(QUEUES.into()))
-            .map(|queue| open_queue(interface, queue, memory).map(Arc::new));
+            .map(|queue| open_queue(interface, queue, memory, deadline).map(Arc::new));
         let queues = queues.collect::<io::Result<Vec<_>>>()?;
         let tun = TunDevice::create(TUN_NAME)?;
         set_up(interface::index(tun.name())?)?;
@@ -126,11 +128,13 @@ pub(crate) fn receive_queues(name: &str) -> io::Result<u32> {
     Ok(count)
 }
 
-fn open_queue(interface: u32, queue: u32, memory: XdpFrameMemory) -> io::Result<XdpQueue> {
-    let deadline = Monotonic::now() + MAX_RELEASE;
+/// Opens a queue. While the kernel has not released an earlier socket of the queue, tries again until
+/// `deadline`.
+fn open_queue(interface: u32, queue: u32, memory: XdpFrameMemory, deadline: Option<Monotonic>) -> io::Result<XdpQueue> {
     loop {
+        let waits = deadline.is_some_and(|deadline| !deadline.is_past());
         match XdpQueue::open(interface, queue, memory) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !deadline.is_past() => {
+            Err(error) if waits && error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(Duration::from_millis(2));
             }
             result => return result,

@@ -74,8 +74,12 @@ impl PacketRate {
 /// A maximum rate in bytes per second, with a burst.
 ///
 /// In any time span `t` the cap grants at most the bytes of the time `t + tolerance` and one frame
-/// more. In the XDP program, which implements the same algorithm, each processor that checks a
-/// frame at the same moment can grant one frame more.
+/// more. In the XDP program, which implements the same algorithm, the processors share the state:
+///
+/// - Each processor that checks a frame at the same moment can grant one frame more.
+/// - After a pause, a processor sets the state to its time. If it is held up between the check and
+///   this store, the store deletes what other processors have granted meanwhile. Each such hold-up
+///   can grant the bytes of the time `tolerance` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRate {
     byte_cost: u64,

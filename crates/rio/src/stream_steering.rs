@@ -47,8 +47,11 @@ struct State {
 /// The time at which a stream tries to get its missing entries and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableAttempt {
-    /// The stream tries at once, because the tables or the rings of the interface are new.
+    /// The stream tries at once, because the tables or the rings of the interface are new. It waits
+    /// until the kernel has released the earlier sockets of the receive queues.
     Now,
+    /// As `Now`, but without a wait, because a stream before this one has waited in vain.
+    NowWithoutWait,
     /// The stream tries if it lacks something and the pause after the last failure is over.
     IfDue,
 }
@@ -111,26 +114,48 @@ impl StreamSteering {
         Arc::new(Self { core, scheduling, queue_frames, receive_context_rate, packets, state })
     }
 
+    /// Makes an attempt with each stream. After a refusal of rings at an attempt `IfDue`, the further
+    /// streams remain due for the next round, because they would probably be refused too.
+    pub(crate) fn attach_all<'s>(
+        streams: impl Iterator<Item = &'s Arc<Self>>,
+        steering: &Arc<InterfaceSteering>,
+        attempt: TableAttempt,
+    ) {
+        let mut next = attempt;
+        for stream in streams {
+            if stream.attach(steering, next) {
+                continue;
+            }
+            if attempt == TableAttempt::IfDue {
+                return;
+            }
+            next = TableAttempt::NowWithoutWait;
+        }
+    }
+
     /// Adds the entries that the tables lack, and opens missing rings. Entries that another thread
-    /// adds now are left to that thread.
-    pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>, attempt: TableAttempt) {
+    /// adds now are left to that thread. Returns false if rings were refused, except if other streams
+    /// have all rings.
+    pub(crate) fn attach(&self, steering: &Arc<InterfaceSteering>, attempt: TableAttempt) -> bool {
         if attempt == TableAttempt::IfDue && !self.is_due(Monotonic::now().as_nanos()) {
-            return;
+            return true;
         }
         self.attach_with(|| {
             let (core, scheduling, rate) = (self.core, self.scheduling, self.receive_context_rate);
             let (stream, lack) = steering.open_stream(core, scheduling, self.queue_frames, rate)?;
             Ok((stream.for_rings(self.packets.is_some()), lack))
         });
-        let Some((budget, thread)) = &self.packets else { return };
-        let Some(place) = self.place() else { return };
-        let opened = place.open_rings(*budget, thread);
+        let Some((budget, thread)) = &self.packets else { return true };
+        let Some(place) = self.place() else { return true };
+        let opened = place.open_rings(*budget, thread, attempt == TableAttempt::Now);
+        let is_refused = opened.as_ref().is_err_and(|error| !is_full(error));
         let mut state = self.state.lock();
         state.retry = match &opened {
             Ok(()) => Retry::default(),
             Err(error) => state.retry.after_failure(is_full(error), Monotonic::now().as_nanos()),
         };
         state.ring_lack = opened.err().map(|error| format!("packets have no budget: {error}"));
+        !is_refused
     }
 
     fn is_due(&self, now: Nanos) -> bool {

@@ -212,7 +212,8 @@ impl RioTransport {
         // Adds the open streams to the tables. Streams that were opened at a lower level are not in
         // the tables yet.
         let attach = move |steering: &Arc<InterfaceSteering>, attempt| {
-            open_streams(&attached).iter().for_each(|stream| stream.steering.attach(steering, attempt));
+            let streams = open_streams(&attached);
+            StreamSteering::attach_all(streams.iter().map(|stream| &stream.steering), steering, attempt);
         };
         let listed = Arc::clone(&streams);
         let prioritized = |stream: &Arc<StreamState>| PrioritizedStream {
@@ -344,7 +345,9 @@ impl RioTransport {
         self.levels.follow_streams();
         // If the tables are made after this look-up, the level control adds the stream, which is in
         // the list already.
-        self.levels.steering().iter().for_each(|steering| stream.steering.attach(steering, TableAttempt::Now));
+        self.levels.steering().iter().for_each(|steering| {
+            stream.steering.attach(steering, TableAttempt::Now);
+        });
         Ok(stream)
     }
 

@@ -33,8 +33,9 @@ pub(super) struct Monitored {
 impl Monitored {
     pub(super) fn fetch(tasks: &TasksRef) -> Result<Self, String> {
         let (tasks, cores, counts, measured) = tasks.monitor().map_err(|exception| match exception.kind() {
-            // An older server lacks the operation, or members at the end of its results.
-            Kind::BadOperation | Kind::Marshal => format!("{exception}: the server is older than this command"),
+            Kind::BadOperation => format!("{exception}: the server is older than this command"),
+            // The results of an older server lack members at their end.
+            Kind::Marshal => format!("{exception}: the server may be older than this command"),
             _ => remote::explain(&exception),
         })?;
         Ok(Monitored { tasks, cores, counts, measured, received_at: Monotonic::now() })

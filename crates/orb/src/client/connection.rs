@@ -446,7 +446,11 @@ impl ClientConnection {
     /// Returns the header of the reply to request `id`, and the offset of its results, if the
     /// buffer has the reply's beginning and nothing else. Returns `None` for a reply that is in
     /// fragments, ends in lent memory, or reports an exception.
+    /// Also returns `None` if the connection has failed, for example while the request was sent.
     pub(crate) fn begun_reply(&self, id: u32, limits: &Limits) -> Option<(Header, usize)> {
+        if self.is_broken {
+            return None;
+        }
         let unread = self.received.unread();
         let header = Header::parse(unread.first_chunk()?).ok()?;
         if header.kind != MessageKind::Reply || header.more_fragments || header.size > limits.max_message_size {
@@ -486,7 +490,7 @@ impl ClientConnection {
     }
 
     /// Removes the reply's beginning, `octets` bytes, from the buffer. The connection can be used
-    /// again.
+    /// again: [`begun_reply`](Self::begun_reply) permits a direct read of no failed connection.
     pub(crate) fn end_direct_read(&mut self, octets: usize) {
         self.is_broken = false;
         self.consume(octets);

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Stream 0 is best effort. If the stream of a frame has no ring or thread on the frame's receive
-//! queue, the frame counts in `undeliverable_frames` and goes to best effort: it is late but not
-//! lost.
+//! queue, the frame counts in `undeliverable_frames` and goes to best effort. It is then late, or
+//! the ceiling of best effort drops it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod check;
@@ -168,7 +168,8 @@ pub struct StreamCounts {
     /// receive context.
     pub undeliverable_frames: u64,
     /// Frames above the ceiling of best effort, which were dropped. They count in no other field of
-    /// best effort's counts.
+    /// best effort's counts. 0 for a stream; see
+    /// [`best_effort_frames`](crate::RioTransport::best_effort_frames).
     pub dropped_frames: u64,
 }
 

@@ -306,7 +306,9 @@ impl ProgramWriter {
         self.asm.set(R1, R0).store(Width::Double, R7, ceiling::STATE, R1).bind(due);
         self.asm.compute(Arithmetic::Subtract, R1, R0).jump_if(Condition::Greater, R1, R2, drop);
         // All receive queues share the state. The addition is atomic, so that at the ceiling no
-        // addition of another processor is lost.
+        // addition of another processor is lost. The store above is not: it can overwrite additions
+        // that others have made since the load. These frames then count nothing, so each such
+        // hold-up can grant the bytes of the tolerance again.
         self.asm.add_atomically(R7, ceiling::STATE, R8).jump(within);
         self.asm.bind(drop);
         self.count(count::DROPPED);

@@ -346,19 +346,22 @@ fn refused_stream_gets_the_rings_of_a_stream_that_ends() {
 }
 
 #[test]
-fn refused_stream_gets_rings_when_another_program_leaves_the_receive_queue() {
+fn refused_streams_get_rings_when_another_program_leaves_the_receive_queue() {
     over_a_link(prepare_checksums, |connect| {
         let memory = XdpFrameMemory { frames: 8, frame_size: RING_FRAME_SIZE, fill_entries: 8 };
         let other = XdpQueue::open(interface::index("rio0").unwrap(), 0, memory).unwrap();
         let transport = steering(config());
         transport.attach_orb();
-        let (listener, port) = listen(&transport, SERVER, &packets(50, Duration::from_millis(1)));
-        let (client, server) = (connect(SERVER, port), accept(&*listener));
-        exchange(&*client, &*server, 10_000);
-        let refused = &transport.streams()[0];
-        assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        let listeners = [0; 2].map(|_| listen(&transport, SERVER, &packets(50, Duration::from_millis(1))));
+        let streams = listeners.each_ref().map(|(listener, port)| (connect(SERVER, *port), accept(&**listener)));
+        for (refused, (client, server)) in transport.streams().iter().zip(&streams) {
+            exchange(&**client, &**server, 10_000);
+            assert!(refused.packets.is_none() && refused.missing_feature_reason.is_some(), "{refused:?}");
+        }
         drop(other);
-        use_rings(&transport, 0, &*client);
+        for (stream, (client, _)) in streams.iter().enumerate() {
+            use_rings(&transport, stream, &**client);
+        }
         transport.detach_orb();
     });
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,15 +93,24 @@ impl Processes {
         length: Duration,
         lift: impl FnOnce(&mut Self) -> Result<u64, Failure>,
     ) -> Result<BulkRun, Failure> {
+        let sent = self.send_for(port, length);
+        // After an error too, because later runs have no ceiling.
+        let lifted = lift(self);
+        let quieted = self.sender.ask("quiet", PATIENCE);
+        let judged = sent?;
+        quieted?;
+        Ok(BulkRun { bytes: measured(&mut self.receiver, BULK)?, judged, dropped: lifted? })
+    }
+
+    /// Begins to send bulk load and to measure it, and waits for the time `length`. Returns the
+    /// milliseconds to judge.
+    fn send_for(&mut self, port: u16, length: Duration) -> Result<Range<usize>, Failure> {
         self.receiver.ask("measure", PATIENCE)?;
         let began = clock::now();
         self.sender.ask(&format!("send {port} 0 0"), PATIENCE)?;
         let first = began.elapsed();
         std::thread::sleep(length);
-        let judged = settled(first, began.elapsed());
-        let lifted = lift(self);
-        self.sender.ask("quiet", PATIENCE)?;
-        Ok(BulkRun { bytes: measured(&mut self.receiver, BULK)?, judged, dropped: lifted? })
+        Ok(settled(first, began.elapsed()))
     }
 }
 
@@ -301,9 +311,9 @@ impl RioTestbed {
             CeilingSide::Received => {
                 processes.receiver.ask(&limit, PATIENCE)?;
                 processes.send_bulk(bulk, length, |Processes { receiver, .. }| {
-                    let dropped = receiver.ask("dropped", PATIENCE)?.parse().map_err(failed);
+                    let dropped = receiver.ask("dropped", PATIENCE);
                     receiver.ask(&format!("enter {}", ReceiveVariant::Steered.word()), PATIENCE)?;
-                    dropped
+                    dropped?.parse().map_err(failed)
                 })
             }
             CeilingSide::Sent => {
