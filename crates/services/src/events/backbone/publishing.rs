@@ -37,6 +37,8 @@ pub(super) struct Publisher<B> {
 /// A batch that the backbone may or may not keep.
 struct PendingBatch {
     message: Vec<u8>,
+    /// What the batch adds to the counts when the backbone keeps it. A batch may be made twice.
+    counts: BridgeCounts,
     events: u64,
     last: u64,
 }
@@ -96,6 +98,13 @@ impl<B: Backbone> Publisher<B> {
             Some(position) if position <= last => position.max(acknowledged),
             _ => acknowledged,
         };
+        if position > acknowledged {
+            // The last acknowledgement was lost.
+            match self.source.acknowledge(&self.name, position) {
+                Err(AcknowledgeError::System(exception)) => return Err(exception),
+                Ok(()) | Err(AcknowledgeError::NoConsumer(_)) => {}
+            }
+        }
         self.number = self.channel.channel_number()?;
         (self.position, self.is_position_checked) = (Some(position), true);
         Ok(position)
@@ -112,7 +121,7 @@ impl<B: Backbone> Publisher<B> {
             self.is_position_checked = self.source.stream_status().map_err(message)?.last >= position;
             return Ok(None);
         }
-        let (mut events, mut last, mut bytes, mut deleted) = (Vec::new(), position, 0, 0);
+        let (mut events, mut last, mut bytes, mut counts) = (Vec::new(), position, 0, BridgeCounts::default());
         for numbered in stored.into_iter().take(self.max_batch) {
             if numbered.number <= last {
                 return Err("the channel has returned events out of order".to_owned());
@@ -122,18 +131,17 @@ impl<B: Backbone> Publisher<B> {
                 break;
             }
             // The numbers of a channel have no gaps. A new name begins with the first event kept.
-            deleted += if last == 0 { 0 } else { numbered.number - last - 1 };
+            counts.deleted_events += if last == 0 { 0 } else { numbered.number - last - 1 };
             last = numbered.number;
-            events.extend(self.crossing(numbered));
+            events.extend(self.crossing(numbered, &mut counts));
         }
-        self.counts.deleted_events += deleted;
         let count = events.len() as u64;
         let message = super::message::encode(&self.name, &events).map_err(message)?;
-        Ok(Some(PendingBatch { message, events: count, last }))
+        Ok(Some(PendingBatch { message, counts, events: count, last }))
     }
 
     /// Returns an event as it crosses; `None` if it does not.
-    fn crossing(&mut self, numbered: NumberedEvent) -> Option<PassingEvent> {
+    fn crossing(&self, numbered: NumberedEvent, counts: &mut BridgeCounts) -> Option<PassingEvent> {
         let NumberedEvent { number, mut path, path_number, mut event, .. } = numbered;
         let is_own = path.is_empty();
         if is_own {
@@ -143,11 +151,11 @@ impl<B: Backbone> Publisher<B> {
         match cross(event.header.ttl, &path, backbone) {
             Ok(ttl) => event.header.ttl = ttl,
             Err(Held::TimeToLive) => {
-                self.counts.ttl_expired += 1;
+                counts.ttl_expired += 1;
                 return None;
             }
             Err(Held::Returned) => {
-                self.counts.loops_stopped += 1;
+                counts.loops_stopped += 1;
                 return None;
             }
         }
@@ -177,6 +185,7 @@ impl<B: Backbone> Publisher<B> {
             }
         }
         let last = pending.last;
+        self.counts.add(&pending.counts);
         (self.position, self.pending) = (Some(last), None);
         match self.source.acknowledge(&self.name, last) {
             Ok(()) => Ok(()),

@@ -230,7 +230,8 @@ impl SharedChannel {
     }
 
     /// Routes the events that a gateway brings. Leaves out duplicates, and counts events that are
-    /// invalid, too old or on a path that is too long as refused.
+    /// invalid, too old or on a path that is too long as refused. Raises TRANSIENT if too many
+    /// events wait for the disk: the gateway then sends the events again.
     pub(in crate::events) fn accept(&self, events: &[PassingEvent]) -> Result<AcceptedEvents, SystemException> {
         let mut accepted = AcceptedEvents::default();
         for PassingEvent { path, number, lane, event } in events {
@@ -241,6 +242,9 @@ impl SharedChannel {
             // The inlet is found before the event is noted as known: an event that cannot be routed
             // may come again.
             let inlet = self.inlet(*lane)?;
+            if let Some(durable) = &self.durable {
+                durable.check_room()?;
+            }
             let now = Self::now();
             let stored = match path.first() {
                 None => StoredEvent::new(event, now),
