@@ -15,7 +15,7 @@ use crate::events::idl::corelane_events::{AcceptedEvents, FederatedChannelRef, P
 
 /// Returns true if the exception is about the events of a call. Every other one may be about the
 /// channel or the call, so the events are sent again.
-const fn is_refusal(exception: &SystemException) -> bool {
+fn is_refusal(exception: &SystemException) -> bool {
     matches!(exception.kind(), Kind::Marshal | Kind::BadParam | Kind::DataConversion)
 }
 
