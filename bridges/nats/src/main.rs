@@ -27,7 +27,8 @@ or a corbaloc URL with the name as its key.
 
   --name NAME      the name of this bridge, by which it resumes: 1 to 64 letters, digits and characters -_; each bridge of
                    a stream needs a name of its own, and keeps it
-  --server URL     the server of NATS (nats://127.0.0.1:4222); USER:PASSWORD@ or TOKEN@ may precede its host
+  --server URL     the server of NATS (nats://127.0.0.1:4222); USER:PASSWORD@ or TOKEN@ may precede its host,
+                   but `ps` shows them; tls:// encrypts
   --stream NAME    the stream (corelane), which is also the subject of its messages; created if it is not there
   --max-bytes N    the size of a created stream, beyond which the server deletes the oldest messages (1073741824)
   --from N         the number of the message with which a new name begins (1)

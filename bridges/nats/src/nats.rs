@@ -75,6 +75,9 @@ impl Server {
         if found.retention != RetentionPolicy::Limits || found.subjects != self.config.subjects {
             return Err(failed("the stream needs the retention policy `limits`, and its own name as its subject"));
         }
+        if found.no_ack {
+            return Err(failed("the stream does not acknowledge messages (`no_ack`)"));
+        }
         Ok(NatsBackbone { server: self.clone(), client, context, stream, consumer: None, received: None })
     }
 
@@ -126,6 +129,11 @@ impl Backbone for NatsBackbone {
 
     fn publish(&mut self, message: &[u8]) -> Result<(), BackboneError> {
         self.check_connection()?;
+        // A negative number is no limit.
+        let max = self.stream.cached_info().config.max_message_size;
+        if usize::try_from(max).is_ok_and(|max| max > 0 && message.len() > max) {
+            return Err(BackboneError::TooLarge);
+        }
         let subject = self.server.config.name.clone();
         let stored = self.wait_for(async { self.context.publish(subject, message.to_vec().into()).await?.await });
         match stored {
@@ -136,7 +144,7 @@ impl Backbone for NatsBackbone {
         }
     }
 
-    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<(), BackboneError> {
+    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<u64, BackboneError> {
         self.check_connection()?;
         let config = pull::Config {
             durable_name: Some(consumer.to_owned()),
@@ -148,12 +156,13 @@ impl Backbone for NatsBackbone {
             ..pull::Config::default()
         };
         let created = self.wait_for(self.stream.get_or_create_consumer(consumer, config)).map_err(failed)?;
+        let next = created.cached_info().ack_floor.stream_sequence + 1;
         let found = &created.cached_info().config;
         if found.max_ack_pending != 1 || found.ack_policy != AckPolicy::Explicit {
             return Err(failed(format!("the consumer {consumer} of the stream was not created by a bridge")));
         }
         (self.consumer, self.received) = (Some(created), None);
-        Ok(())
+        Ok(next)
     }
 
     fn receive(&mut self, wait: Duration) -> Result<Option<BackboneMessage>, BackboneError> {

@@ -74,7 +74,7 @@ impl Running {
     }
 
     /// Ends the program with SIGTERM, and returns what it still prints.
-    fn terminate(mut self) -> String {
+    fn terminate(&mut self) -> String {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").arg(&id).status().unwrap().success());
         let mut rest = String::new();
@@ -250,13 +250,18 @@ fn wanted_events_arrive_once_and_in_order_over_kills_of_bridges_and_of_nats() {
     let sources = [1, 2, 11, 12];
     for site in &sites {
         wait_until(&format!("all events are at {}", site.name), || site.got.lock().len() >= sources.len() * all.len());
+    }
+    for site in &mut sites {
+        let counts = site.bridge.terminate();
+        assert!(counts.contains("refused 0, unreadable 0, deleted messages 0\n"), "{counts}");
+    }
+    for site in &sites {
+        // What the bridges have brought comes before this event.
+        site.publish(99, 1);
+        wait_until(&format!("the last event is at {}", site.name), || site.numbers_of(99) == [1]);
         for source in sources {
             assert_eq!(site.numbers_of(source), all, "events of {source} at {}", site.name);
         }
-    }
-    for site in sites {
-        let counts = site.bridge.terminate();
-        assert!(counts.contains("refused 0, unreadable 0, deleted messages 0\n"), "{counts}");
     }
     orb.shutdown(true).unwrap();
 }

@@ -133,7 +133,12 @@ impl BridgeBuilder {
         let system = |exception: SystemException| message(exception);
         let refused = |error: io::Error| message(error);
 
+        // All references are made before a thread starts, because a failure must leave no thread.
         let own = separate(channel, self.call_timeout).map_err(system)?;
+        let source =
+            durable.map(|durable| Ok((separate(channel, self.call_timeout)?, separate(durable, self.call_timeout)?)));
+        let source = source.transpose().map_err(system)?;
+
         let (name, first, policy) = (self.name.clone(), self.first, self.reconnect);
         let (connecting, state) = (Arc::clone(&connect), Arc::clone(&shared));
         let delivering = move || {
@@ -146,9 +151,7 @@ impl BridgeBuilder {
         let delivering = ThreadBuilder::new().name("events/in").spawn(delivering).map_err(refused)?;
         bridge.threads.lock().push(delivering);
 
-        if let Some(durable) = durable {
-            let own = separate(channel, self.call_timeout).map_err(system)?;
-            let source = separate(durable, self.call_timeout).map_err(system)?;
+        if let Some((own, source)) = source {
             let (name, policy, state) = (self.name, self.reconnect, Arc::clone(&shared));
             let publishing = move || {
                 let mut half = Publisher::new(&name, own, source);
@@ -198,6 +201,7 @@ impl SharedBridge {
         policy: ReconnectPolicy,
         mut step: impl FnMut() -> (Result<(), String>, bool, BridgeCounts),
     ) {
+        let _end = HalfEnd { shared: self, half };
         let mut back_off = BackOff::new(policy, half as u64 ^ Monotonic::now().as_nanos());
         loop {
             let (done, is_connected, counts) = step();
@@ -220,12 +224,29 @@ impl SharedBridge {
     }
 }
 
+/// Records the end of a half whose thread panics.
+struct HalfEnd<'b> {
+    shared: &'b SharedBridge,
+    half: usize,
+}
+
+impl Drop for HalfEnd<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let half = &mut self.shared.run.lock().halves[self.half];
+            (half.is_connected, half.problem) = (false, Some("the thread has panicked".to_owned()));
+        }
+    }
+}
+
 /// A bridge between an event channel and a [`Backbone`].
 ///
 /// It publishes each event of a durable channel whose time to live is above 0, with the time to
 /// live decremented by 1. The channel's store keeps the position under the name of the bridge. The
 /// bridge delivers the events of other bridges to its channel, in the order of the backbone. Each
 /// channel takes an event once.
+///
+/// The drop of the value does not end the bridge, which then runs until the process ends.
 ///
 /// ```
 /// use corelane::Orb;
@@ -290,5 +311,25 @@ impl Bridge {
 impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bridge").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_whose_thread_panics_has_a_problem() {
+        let half = Half { is_connected: true, problem: None, counts: BridgeCounts::default() };
+        let run = BridgeRun { halves: vec![half], is_stopping: false };
+        let shared = Arc::new(SharedBridge { run: Mutex::new("bridge", LockScope::Orb, run), ending: Condvar::new() });
+        let bridge = Bridge {
+            shared: Arc::clone(&shared),
+            threads: Arc::new(Mutex::new("bridge threads", LockScope::Orb, Vec::new())),
+        };
+        let half = move || shared.run(0, ReconnectPolicy::default(), || panic!("the test panics"));
+        assert!(ThreadBuilder::new().name("test").spawn(half).unwrap().join().is_err());
+        let BridgeStatus { is_connected, problem, .. } = bridge.status();
+        assert_eq!((is_connected, problem.as_deref()), (false, Some("the thread has panicked")));
     }
 }

@@ -116,7 +116,9 @@ impl<B: Backbone> Suite<'_, B> {
         drop(reader);
         // The number 1 applies only to a new consumer. This known consumer must resume behind its
         // last acknowledgement.
-        let mut reader = self.subscribed("check-2", 1)?;
+        let mut reader = (self.open)()?;
+        let resumed = reader.subscribe("check-2", 1).map_err(failed("subscribe"))?;
+        rule(resumed == kept[1].sequence + 1, "subscribe returns the number behind the last acknowledgement")?;
         for message in &kept[2..] {
             rule(next(&mut reader)? == *message, "a consumer resumes behind its last acknowledgement")?;
             reader.acknowledge().map_err(failed("acknowledge"))?;

@@ -5,21 +5,30 @@
 
 use std::time::Duration;
 
+use corelane::{SystemException, SystemExceptionKind as Kind};
+
 use super::bridge::{BridgeCounts, message};
 use super::message::{EventBatch, decode};
 use super::{Backbone, BackboneError};
-use crate::events::gateway::{LaneEnd, MAX_BATCH};
-use crate::events::idl::corelane_events::{FederatedChannelRef, PassingEvent};
+use crate::events::gateway::MAX_BATCH;
+use crate::events::idl::corelane_events::{AcceptedEvents, FederatedChannelRef, PassingEvent};
+
+/// Returns true if the exception is about the events of a call. Every other one may be about the
+/// channel or the call, so the events are sent again.
+fn is_refusal(exception: &SystemException) -> bool {
+    matches!(exception.kind(), Kind::Marshal | Kind::BadParam | Kind::DataConversion)
+}
 
 pub(super) struct Deliverer<B> {
     name: String,
     first: u64,
-    channel: LaneEnd,
+    channel: FederatedChannelRef,
     link: Option<B>,
     is_channel_lost: bool,
-    /// The highest sequence number of a received message. If the next number leaves a gap, the
-    /// backbone has deleted messages.
-    last_sequence: Option<u64>,
+    /// The lowest sequence number that the next new message can have.
+    next_sequence: u64,
+    /// Maximum number of events in a call. It is 1 after the channel has refused several together.
+    max_batch: usize,
     /// The events of the received message that the channel has not taken.
     held: Option<Vec<PassingEvent>>,
     pub(super) counts: BridgeCounts,
@@ -30,10 +39,11 @@ impl<B: Backbone> Deliverer<B> {
         Self {
             name: name.to_owned(),
             first,
-            channel: LaneEnd::Federated(channel),
+            channel,
             link: None,
             is_channel_lost: false,
-            last_sequence: None,
+            next_sequence: 0,
+            max_batch: MAX_BATCH,
             held: None,
             counts: BridgeCounts::default(),
         }
@@ -52,30 +62,39 @@ impl<B: Backbone> Deliverer<B> {
     ) -> Result<(), String> {
         if self.link.is_none() {
             let mut backbone = connect().map_err(message)?;
-            backbone.subscribe(&self.name, self.first).map_err(message)?;
+            let next = backbone.subscribe(&self.name, self.first).map_err(message)?;
+            self.next_sequence = self.next_sequence.max(next);
             self.link = Some(backbone);
         }
         if self.held.is_none() {
             let received = self.with_link(|backbone| backbone.receive(wait))?;
             let Some(received) = received else { return Ok(()) };
-            let expected = self.last_sequence.map_or(received.sequence, |last| last + 1);
-            self.counts.deleted_messages += received.sequence.saturating_sub(expected);
-            self.last_sequence = self.last_sequence.max(Some(received.sequence));
+            self.counts.deleted_messages += received.sequence.saturating_sub(self.next_sequence);
+            self.next_sequence = self.next_sequence.max(received.sequence.saturating_add(1));
             self.held = Some(self.events_of(&received.octets));
         }
         while let Some(events) = self.held.as_mut().filter(|events| !events.is_empty()) {
-            let batch = &events[..events.len().min(MAX_BATCH)];
+            let batch = &events[..events.len().min(self.max_batch)];
             let sent = batch.len();
-            let taken = self.channel.send(batch);
+            let taken = match self.channel.accept(batch) {
+                Err(exception) if is_refusal(&exception) && sent > 1 => {
+                    // The channel may refuse only one of the events, so each is sent alone.
+                    self.max_batch = 1;
+                    continue;
+                }
+                Err(exception) if is_refusal(&exception) => Ok(AcceptedEvents { duplicates: 0, refused: 1 }),
+                taken => taken,
+            };
             self.is_channel_lost = taken.is_err();
-            let accepted = taken.map_err(message)?;
-            self.counts.duplicates += accepted.duplicates;
-            self.counts.refused += accepted.refused;
-            self.counts.delivered += (sent as u64).saturating_sub(accepted.duplicates + accepted.refused);
+            let AcceptedEvents { duplicates, refused } = taken.map_err(message)?;
+            let (duplicates, refused) = (u64::from(duplicates), u64::from(refused));
+            self.counts.duplicates += duplicates;
+            self.counts.refused += refused;
+            self.counts.delivered += (sent as u64).saturating_sub(duplicates + refused);
             events.drain(..sent);
         }
         self.with_link(Backbone::acknowledge)?;
-        self.held = None;
+        (self.held, self.max_batch) = (None, MAX_BATCH);
         Ok(())
     }
 

@@ -86,11 +86,11 @@ impl Backbone for MemoryBackbone {
         Ok(())
     }
 
-    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<(), BackboneError> {
-        self.kept.state.lock().positions.entry(consumer.to_owned()).or_insert(first.max(1));
+    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<u64, BackboneError> {
+        let next = *self.kept.state.lock().positions.entry(consumer.to_owned()).or_insert(first.max(1));
         self.consumer = Some(consumer.to_owned());
         self.received = None;
-        Ok(())
+        Ok(next)
     }
 
     fn receive(&mut self, wait: Duration) -> Result<Option<BackboneMessage>, BackboneError> {

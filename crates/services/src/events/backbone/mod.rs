@@ -48,10 +48,12 @@ pub trait Backbone {
     /// Lets this connection receive as the consumer of this name: 1 to 64 letters, digits and
     /// characters `-_`. A new consumer begins with the message `first`, or with the first message
     /// that is kept. A known consumer resumes behind the last message that it has acknowledged.
+    /// Returns the lowest sequence number that the consumer's next message can have. If the next
+    /// message has a higher number, the messages before it were deleted.
     ///
     /// # Errors
     /// [`BackboneError::Failed`] if the backbone refuses the consumer or does not answer.
-    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<(), BackboneError>;
+    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<u64, BackboneError>;
 
     /// Returns the first message that the consumer has not acknowledged; `None` if there was none
     /// for the time `wait`. A message comes again until it is acknowledged, possibly with a delay,

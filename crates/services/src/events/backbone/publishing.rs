@@ -39,6 +39,8 @@ pub(super) struct Publisher<B> {
 /// A batch of events whose publication the backbone has not confirmed.
 struct PendingBatch {
     message: Vec<u8>,
+    /// What the batch adds to the counts when the backbone keeps it. A batch may be made twice.
+    counts: BridgeCounts,
     events: u64,
     last: u64,
 }
@@ -100,6 +102,13 @@ impl<B: Backbone> Publisher<B> {
             Some(position) if position <= last => position.max(acknowledged),
             _ => acknowledged,
         };
+        if position > acknowledged {
+            // The last acknowledgement was lost.
+            match self.source.acknowledge(&self.name, position) {
+                Err(AcknowledgeError::System(exception)) => return Err(exception),
+                Ok(()) | Err(AcknowledgeError::NoConsumer(_)) => {}
+            }
+        }
         self.number = self.channel.channel_number()?;
         (self.position, self.is_position_checked) = (Some(position), true);
         Ok(position)
@@ -116,7 +125,7 @@ impl<B: Backbone> Publisher<B> {
             self.is_position_checked = self.source.stream_status().map_err(message)?.last >= position;
             return Ok(None);
         }
-        let (mut events, mut last, mut bytes, mut deleted) = (Vec::new(), position, 0, 0);
+        let (mut events, mut last, mut bytes, mut counts) = (Vec::new(), position, 0, BridgeCounts::default());
         for numbered in stored.into_iter().take(self.max_batch) {
             if numbered.number <= last {
                 return Err("the channel has returned events out of order".to_owned());
@@ -127,19 +136,18 @@ impl<B: Backbone> Publisher<B> {
             }
             // A channel gives numbers without gaps, so missing numbers are those of deleted events.
             // A bridge with a new name, whose `last` is 0, begins with the first event kept.
-            deleted += if last == 0 { 0 } else { numbered.number - last - 1 };
+            counts.deleted_events += if last == 0 { 0 } else { numbered.number - last - 1 };
             last = numbered.number;
-            events.extend(self.crossing(numbered));
+            events.extend(self.crossing(numbered, &mut counts));
         }
-        self.counts.deleted_events += deleted;
         let count = events.len() as u64;
         let message = super::message::encode(&self.name, &events).map_err(message)?;
-        Ok(Some(PendingBatch { message, events: count, last }))
+        Ok(Some(PendingBatch { message, counts, events: count, last }))
     }
 
     /// Returns the event for the backbone, with the backbone on its path and a decremented time to
     /// live. Counts the event and returns `None` if [`cross`] refuses it.
-    fn crossing(&mut self, numbered: NumberedEvent) -> Option<PassingEvent> {
+    fn crossing(&self, numbered: NumberedEvent, counts: &mut BridgeCounts) -> Option<PassingEvent> {
         let NumberedEvent { number, mut path, path_number, mut event, .. } = numbered;
         let is_own = path.is_empty();
         if is_own {
@@ -149,11 +157,11 @@ impl<B: Backbone> Publisher<B> {
         match cross(event.header.ttl, &path, backbone) {
             Ok(ttl) => event.header.ttl = ttl,
             Err(Held::TimeToLive) => {
-                self.counts.ttl_expired += 1;
+                counts.ttl_expired += 1;
                 return None;
             }
             Err(Held::Returned) => {
-                self.counts.loops_stopped += 1;
+                counts.loops_stopped += 1;
                 return None;
             }
         }
@@ -183,6 +191,7 @@ impl<B: Backbone> Publisher<B> {
             }
         }
         let last = pending.last;
+        self.counts.add(&pending.counts);
         (self.position, self.pending) = (Some(last), None);
         match self.source.acknowledge(&self.name, last) {
             Ok(()) => Ok(()),

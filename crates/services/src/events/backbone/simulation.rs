@@ -4,11 +4,17 @@
 //! order.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corelane::{Endpoint, Orb, SystemException};
+use corelane::{
+    AddedServiceContexts, Completion, Endpoint, Interceptor, Orb, RequestInfo, SystemException,
+    SystemExceptionKind as Kind, minor,
+};
 use corelane_sys::clock::Monotonic;
 use corelane_sys::lock::{LockScope, Mutex};
 
@@ -17,12 +23,12 @@ use super::delivering::Deliverer;
 use super::publishing::Publisher;
 use super::{Backbone, BackboneError, BackboneMessage, MemoryBackbone};
 use crate::events::durable::{EventStore, RECORD_FORMAT, Retention};
-use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef};
+use crate::events::idl::corelane_events::{DurableChannelRef, FederatedChannelRef, PassingEvent};
 use crate::events::idl::rtec_event_channel_admin::{ConsumerQOS, Dependency};
 use crate::events::idl::rtec_event_comm::{Event, EventHeader, PushConsumer, PushConsumerRef};
 use crate::events::{EventChannel, RtecEventData};
 use crate::naming::simulation::{SplitMix, under_seeds};
-use crate::store::MemoryStore;
+use crate::store::{Durability, MemoryStore, RecordChange, RecordVisitor, Revision, Store, StoreError};
 
 const SEEDS: u64 = 40;
 const STEPS: usize = 120;
@@ -58,7 +64,7 @@ impl Backbone for Flaky {
         self.call(|backbone| backbone.publish(message))
     }
 
-    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<(), BackboneError> {
+    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<u64, BackboneError> {
         self.call(|backbone| backbone.subscribe(consumer, first))
     }
 
@@ -102,6 +108,37 @@ fn orb() -> Orb {
     orb
 }
 
+/// Returns the references of a channel of `server` in another ORB.
+fn references(server: &Orb, client: &Orb, name: &str) -> (FederatedChannelRef, DurableChannelRef) {
+    let Endpoint::Tcp { port, .. } = server.endpoints()[0].clone() else { panic!("no TCP endpoint") };
+    let url = format!("corbaloc::1.2@127.0.0.1:{port}/{name}");
+    let channel = client.string_to_reference(&format!("{url}.rtec")).unwrap();
+    (channel, client.string_to_reference(&url).unwrap())
+}
+
+/// Fails calls in their order: those of an operation, with an exception of this kind.
+#[derive(Clone)]
+struct Failing(Arc<Mutex<VecDeque<(&'static str, Kind)>>>);
+
+impl Failing {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new("test failures", LockScope::Orb, VecDeque::new())))
+    }
+
+    fn next(&self, operation: &'static str, kind: Kind) {
+        self.0.lock().push_back((operation, kind));
+    }
+}
+
+impl Interceptor for Failing {
+    fn send_request(&self, request: &RequestInfo<'_>, _: &mut AddedServiceContexts) -> Result<(), SystemException> {
+        match self.0.lock().pop_front_if(|(operation, _)| request.operation() == *operation) {
+            Some((_, kind)) => Err(SystemException::new(kind, 0, Completion::No)),
+            None => Ok(()),
+        }
+    }
+}
+
 fn event(source: i32, number: i32, ttl: i32) -> Event {
     let header = EventHeader { r#type: number, source, ttl, ..EventHeader::default() };
     Event { header, data: RtecEventData::default() }
@@ -121,10 +158,7 @@ impl<B: Backbone> Site<B> {
         let qos = ConsumerQOS { dependencies: vec![Dependency::default()], is_gateway: false };
         proxy.connect_push_consumer(Some(&PushConsumerRef::unchecked_narrow(&consumer)), &qos).unwrap();
         let served = channel;
-        let Endpoint::Tcp { port, .. } = orb.endpoints()[0].clone() else { panic!("no TCP endpoint") };
-        let url = format!("corbaloc::1.2@127.0.0.1:{port}/{name}");
-        let durable: DurableChannelRef = orb.string_to_reference(&url).unwrap();
-        let channel: FederatedChannelRef = orb.string_to_reference(&format!("{url}.rtec")).unwrap();
+        let (channel, durable) = references(orb, orb, name);
         let publisher = Publisher::new(name, channel.clone(), durable.clone());
         let deliverer = Deliverer::new(name, 1, channel.clone());
         Site { name, served, durable, channel, got, publisher, deliverer, counts: BridgeCounts::default() }
@@ -282,5 +316,144 @@ fn channel_that_takes_the_place_of_another_begins_anew() {
     settle(&mut sites[1..], 4, connect);
     assert_eq!(*sites[1].got.lock(), [(1, 100), (1, 101), (1, 102), (2, 100)]);
     assert_eq!(sites[1].counts().duplicates, 0);
+    orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn only_exceptions_about_an_event_are_its_refusal() {
+    let (orb, backbone, failing) = (orb(), MemoryBackbone::new(), Failing::new());
+    let client = Orb::builder().interceptor(failing.clone()).build().unwrap();
+    let connect = || Ok(backbone.clone());
+    let mut sites = ["north", "south"].map(|name| Site::<MemoryBackbone>::new(&orb, name));
+    let channel = references(&orb, &client, "south").0;
+    let mut deliverer = Deliverer::new("south", 1, channel);
+    for number in 101..104 {
+        sites[0].durable.publish_event(&event(1, number, 1)).unwrap();
+    }
+    settle(&mut sites[..1], 3, connect);
+    // The channel refuses the three events together, and then the first of them.
+    failing.next("accept", Kind::Marshal);
+    failing.next("accept", Kind::Marshal);
+    deliverer.step(connect, Duration::ZERO).unwrap();
+    let expected = BridgeCounts { delivered: 2, refused: 1, ..BridgeCounts::default() };
+    assert_eq!(deliverer.counts, expected);
+
+    sites[0].durable.publish_event(&event(1, 104, 1)).unwrap();
+    settle(&mut sites[..1], 4, connect);
+    for kind in [Kind::NoPermission, Kind::NoResources, Kind::ImpLimit, Kind::Internal, Kind::Unknown, Kind::Timeout] {
+        failing.next("accept", kind);
+        assert!(deliverer.step(connect, Duration::ZERO).is_err() && !deliverer.is_connected(), "{kind:?}");
+        assert_eq!(deliverer.counts, expected, "{kind:?}");
+    }
+    deliverer.step(connect, Duration::ZERO).unwrap();
+    assert_eq!(deliverer.counts, BridgeCounts { delivered: 3, ..expected });
+    assert_eq!(*sites[1].got.lock(), [(1, 102), (1, 103), (1, 104)]);
+    client.shutdown(true).unwrap();
+    orb.shutdown(true).unwrap();
+}
+
+#[test]
+fn lost_acknowledgement_is_repeated() {
+    let (orb, backbone, failing) = (orb(), MemoryBackbone::new(), Failing::new());
+    let client = Orb::builder().interceptor(failing.clone()).build().unwrap();
+    let connect = || Ok(backbone.clone());
+    let north = Site::<MemoryBackbone>::new(&orb, "north");
+    let (channel, durable) = references(&orb, &client, "north");
+    let mut publisher = Publisher::new("north", channel, durable);
+    north.durable.publish_event(&event(1, 100, 1)).unwrap();
+    failing.next("acknowledge", Kind::CommFailure);
+    publisher.step(connect, Duration::ZERO).unwrap_err();
+    assert_eq!(north.durable.resume_consumer("north", 0).unwrap(), 0);
+    publisher.step(connect, Duration::ZERO).unwrap();
+    assert_eq!(north.durable.resume_consumer("north", 0).unwrap(), 1);
+    assert_eq!(publisher.counts, BridgeCounts { published: 1, ..BridgeCounts::default() });
+    client.shutdown(true).unwrap();
+    orb.shutdown(true).unwrap();
+}
+
+/// A connection to a backbone that has deleted the first messages of a known consumer.
+struct Deleting(MemoryBackbone);
+
+impl Backbone for Deleting {
+    fn identity(&mut self) -> Result<u64, BackboneError> {
+        self.0.identity()
+    }
+
+    fn publish(&mut self, message: &[u8]) -> Result<(), BackboneError> {
+        self.0.publish(message)
+    }
+
+    fn subscribe(&mut self, consumer: &str, first: u64) -> Result<u64, BackboneError> {
+        self.0.subscribe(consumer, first)
+    }
+
+    fn receive(&mut self, wait: Duration) -> Result<Option<BackboneMessage>, BackboneError> {
+        let received = self.0.receive(wait)?;
+        Ok(received.map(|message| BackboneMessage { sequence: message.sequence + 4, ..message }))
+    }
+
+    fn acknowledge(&mut self) -> Result<(), BackboneError> {
+        self.0.acknowledge()
+    }
+}
+
+#[test]
+fn messages_deleted_before_a_bridge_starts_are_counted() {
+    let (orb, backbone) = (orb(), MemoryBackbone::new());
+    let site = Site::<MemoryBackbone>::new(&orb, "south");
+    let mut deliverer = Deliverer::new("south", 1, site.channel.clone());
+    backbone.clone().publish(b"no events").unwrap();
+    deliverer.step(|| Ok(Deleting(backbone.clone())), Duration::ZERO).unwrap();
+    let expected = BridgeCounts { deleted_messages: 4, unreadable: 1, ..BridgeCounts::default() };
+    assert_eq!(deliverer.counts, expected);
+    orb.shutdown(true).unwrap();
+}
+
+/// A store whose commits wait while `stands` is true.
+struct Standing {
+    inner: MemoryStore,
+    stands: Arc<AtomicBool>,
+}
+
+impl Store for Standing {
+    fn for_each(&self, visit: &mut RecordVisitor<'_>) -> Result<Revision, StoreError> {
+        self.inner.for_each(visit)
+    }
+
+    fn commit(&self, after: Revision, batch: &[RecordChange<'_>], how: Durability) -> Result<Revision, StoreError> {
+        while self.stands.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.inner.commit(after, batch, how)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn backup(&self, path: &Path) -> Result<(), StoreError> {
+        self.inner.backup(path)
+    }
+}
+
+#[test]
+fn durable_channel_without_room_takes_no_event_that_may_come_again() {
+    let (orb, stands) = (orb(), Arc::new(AtomicBool::new(false)));
+    let standing = Standing { inner: MemoryStore::new(RECORD_FORMAT), stands: Arc::clone(&stands) };
+    let store = EventStore::open(standing).unwrap();
+    let channel = EventChannel::builder().name("south").durable(&store, Retention::default()).serve(&orb).unwrap();
+    let shared = channel.shared();
+    let mut large = event(1, 100, 1);
+    large.data.payload = vec![1; 64 << 10].into();
+    let passing = |number| PassingEvent { path: vec![7], number, event: large.clone(), ..PassingEvent::default() };
+    stands.store(true, Ordering::SeqCst);
+    let refused = (1..10_000).find_map(|number| Some((number, shared.accept(&[passing(number)]).err()?)));
+    let (number, refusal) = refused.expect("the queue is bounded");
+    assert_eq!((refusal.kind(), refusal.minor()), (Kind::Transient, minor::STORE_BUSY));
+    stands.store(false, Ordering::SeqCst);
+    shared.durable.as_ref().unwrap().settle();
+    let accepted = shared.accept(&[passing(number)]).unwrap();
+    assert_eq!((accepted.duplicates, accepted.refused), (0, 0));
+    assert_eq!(shared.unstored().total(), 0);
     orb.shutdown(true).unwrap();
 }

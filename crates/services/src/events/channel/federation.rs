@@ -231,7 +231,8 @@ impl SharedChannel {
     }
 
     /// Routes the events that a gateway brings. Leaves out duplicates, and counts events that are
-    /// invalid, too old or on a path that is too long as refused.
+    /// invalid, too old or on a path that is too long as refused. Raises TRANSIENT if too many
+    /// events wait for the disk: the gateway then sends the events again.
     pub(in crate::events) fn accept(&self, events: &[PassingEvent]) -> Result<AcceptedEvents, SystemException> {
         let mut accepted = AcceptedEvents::default();
         for PassingEvent { path, number, lane, event } in events {
@@ -242,6 +243,9 @@ impl SharedChannel {
             // An event that cannot be routed may come again, so it must not count as known.
             // Therefore the inlet is found first.
             let inlet = self.inlet(*lane)?;
+            if let Some(durable) = &self.durable {
+                durable.check_room()?;
+            }
             let now = Self::now();
             let stored = match path.first() {
                 None => StoredEvent::new(event, now),

@@ -78,6 +78,12 @@ impl DurablePart {
         self.stream()?.remove()
     }
 
+    /// Refuses an event that may come again, if too many events wait for the disk.
+    pub(in crate::events) fn check_room(&self) -> Result<(), DurableError> {
+        let has_room = self.stream.get().is_none_or(DurableStream::has_room);
+        if has_room { Ok(()) } else { Err(DurableError::Busy) }
+    }
+
     /// Stores an event without acknowledgement, and without waiting. Counts an event that is not
     /// stored.
     pub(in crate::events) fn offer(&self, event: Result<Arc<[u8]>, SystemException>) {

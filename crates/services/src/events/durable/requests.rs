@@ -182,6 +182,12 @@ impl SharedStore {
         self.queue.lock().takes_requests()
     }
 
+    /// Returns false if [`offer`](Self::offer) would count an event as one too many.
+    pub(super) fn has_room(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.has_room() || !queue.takes_requests()
+    }
+
     pub(super) fn begin(&self, request: LedgerRequest) -> Result<Ticket, DurableError> {
         let deadline = Monotonic::now() + COMMIT_TIMEOUT;
         let mut queue = self.queue.lock();

@@ -219,6 +219,11 @@ impl DurableStream {
         self.shared().finish(&ticket.0)
     }
 
+    /// Returns false if too many events wait for the disk.
+    pub(in crate::events) fn has_room(&self) -> bool {
+        self.shared().has_room()
+    }
+
     /// Stores an event without waiting. Counts an event that is not stored.
     pub(in crate::events) fn offer(&self, event: Arc<[u8]>, counts: &Arc<UnstoredCounts>) {
         self.shared().offer(LedgerRequest::Append(self.channel, event), counts);

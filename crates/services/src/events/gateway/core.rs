@@ -61,9 +61,9 @@ pub(super) trait CrossingEvent {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::events) struct Accepted {
-    pub(in crate::events) duplicates: u64,
-    pub(in crate::events) refused: u64,
+pub(super) struct Accepted {
+    pub(super) duplicates: u64,
+    pub(super) refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

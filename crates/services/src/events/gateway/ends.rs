@@ -88,7 +88,7 @@ impl Channel {
 }
 
 /// The object of the destination that takes the events of one lane.
-pub(in crate::events) enum LaneEnd {
+pub(super) enum LaneEnd {
     Federated(FederatedChannelRef),
     Rtec(ProxyPushConsumerRef),
     Cos(cos_admin::ProxyPushConsumerRef),
@@ -103,7 +103,7 @@ impl LaneEnd {
     }
 
     /// Sends events. An error means that the destination is lost; the events may have arrived.
-    pub(in crate::events) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
+    pub(super) fn send(&self, batch: &[PassingEvent]) -> Result<Accepted, SystemException> {
         match self.send_all(batch) {
             Err(exception) if classify(&exception) == CallResult::Refused => match batch {
                 [_] => Ok(Accepted { refused: 1, ..Accepted::default() }),

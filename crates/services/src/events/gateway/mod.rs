@@ -24,7 +24,7 @@ mod simulation;
 
 pub use self::core::GatewayCounts;
 pub(in crate::events) use self::core::{MAX_BATCH, MAX_BATCH_BYTES};
-pub(in crate::events) use self::ends::{LaneEnd, separate};
+pub(in crate::events) use self::ends::separate;
 pub(in crate::events) use self::live::OwnSource;
 pub use self::live::{Gateway, GatewayBuilder, GatewayStatus};
 pub(in crate::events) use self::reconnect::BackOff;
