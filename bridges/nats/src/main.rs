@@ -11,7 +11,7 @@ use corelane::Orb;
 use corelane_services::events::backbone::{Bridge, BridgeCounts, BridgeStatus, check_backbone};
 use corelane_services::events::corelane_events::{DurableChannelRef, FederatedChannelRef};
 use corelane_sys::clock::Monotonic;
-use corelane_sys::signal::Termination;
+use corelane_sys::signal::TerminationRequests;
 use corelane_sys::{poll, signal};
 
 use self::nats::Server;
@@ -202,7 +202,7 @@ fn counts_line(counts: &BridgeCounts) -> String {
 
 /// Asks the channel until it answers, and returns true if it is durable. Returns `None` if the
 /// program ends before the channel answers.
-fn ask_if_durable(channel: &DurableChannelRef, termination: &Termination) -> Result<Option<bool>, String> {
+fn ask_if_durable(channel: &DurableChannelRef, termination: &TerminationRequests) -> Result<Option<bool>, String> {
     let mut is_told = false;
     loop {
         match channel.as_object().is_a(DurableChannelRef::REPOSITORY_ID) {
@@ -218,7 +218,7 @@ fn ask_if_durable(channel: &DurableChannelRef, termination: &Termination) -> Res
 }
 
 /// Waits for a time, and returns true if a signal ends the program.
-fn ends(termination: &Termination, time: Duration) -> Result<bool, String> {
+fn ends(termination: &TerminationRequests, time: Duration) -> Result<bool, String> {
     poll::wait_readable_any([termination.as_fd()], Some(Monotonic::now() + time)).map_err(message)?;
     Ok(termination.is_requested())
 }
